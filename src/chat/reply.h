@@ -78,9 +78,11 @@ bool reply_short_ids(const struct reply_format *f);
 /* What of a reply stands at the end of the prompt already. */
 struct reply_start {
     bool thinking; /* reasoning is open */
+    bool thought;  /* it is closed */
 };
 
-/* Does the prompt, of which text[0..n) is the end as the template wrote it, open reasoning? */
+/* Does the prompt, of which text[0..n) is the end as the template wrote it, open reasoning, or
+ * close it? */
 struct reply_start reply_start_of(struct reply_style style, const char *text, size_t n);
 
 struct reply_config {

@@ -1,7 +1,7 @@
 /* The language of a reply that makes calls, as a grammar (grammar/): the frame that the model's
- * format has, with the names of the tools and, by their schemas, the arguments. What conforms is
- * read back by reply.h as calls and nothing else, after reasoning where the model has any. But in
- * formats with a tag for each argument
+ * format has (reply/frames.c), with the names of the tools and, by their schemas, the arguments.
+ * What conforms is read back by reply.h as calls and nothing else, after reasoning where the model
+ * has any. But in formats with a tag for each argument
  * - JSON ends at a closing tag within one of its strings behind which the call seems to go on;
  * - in muse, a mark of messages within JSON, or in a string with a length, pattern or format, ends
  *   the call;
@@ -22,7 +22,8 @@ struct reply_grammar {
     const bool *strict;         /* [of tools]; NULL: none is */
     const char *only;           /* the tool to call; NULL: any */
     bool required;              /* a call must come; else text may, in which calls of strict tools
-                                   conform to their schemas */
+                                   conform to their schemas, in minimax-m3 of others too, but for
+                                   what bounds the number of arguments */
     bool parallel;              /* more than one call */
     /* The control token with exactly this text, or -1. */
     int32_t (*token)(const void *ctx, const char *s, size_t n);

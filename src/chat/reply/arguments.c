@@ -1,6 +1,6 @@
 /* The arguments of a call as the formats write them, by the schema of the tool: JSON; a tag for
  * each; names and values as in Python; Gemma 4's way. */
-#include "chat/reply/frame.h"
+#include "chat/reply/arguments.h"
 #include "chat/reply/internal.h"
 
 #include "base/mem.h"
@@ -8,22 +8,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
-enum { MAX_KEY = 64, MAX_NESTING = 32, MAX_COMPARED = 4000000 };
+enum { MAX_COMPARED = 4000000 };
 
 /* ---- what the schema says ---- */
-
-struct argument {
-    const char *key;
-    json_t *schema; /* merged: no $ref and no allOf at its root; json_true: any value */
-    bool required;
-    uint32_t depth; /* within values of values (Gemma's) */
-};
-
-struct arguments {
-    struct argument *list;
-    size_t n;
-};
 
 static grammar_node fail(const struct maker *m, size_t tool, const char *key, const char *what)
 {
@@ -51,8 +40,10 @@ static json_t *with_definitions(const json_t *root, const json_t *part)
     return copy;
 }
 
-/* The part with what it refers to, by $ref and allOf, in one object; definitions stay beside it. */
-static json_t *merged(const struct maker *m, const json_t *root, const json_t *part, const char *at)
+json_t *arguments_merged(const struct maker *m,
+                         const json_t *root,
+                         const json_t *part,
+                         const char *at)
 {
     json_t *whole = with_definitions(root, part);
     json_t *flat = grammar_json_merge(m->b, whole, at);
@@ -96,15 +87,14 @@ static void add(struct arguments *out, const char *key, json_t *schema, bool req
     out->list[out->n++] = (struct argument){key, schema, required, 0};
 }
 
-static void deinit(const struct arguments *a)
+void arguments_deinit(const struct arguments *a)
 {
     for (size_t i = 0; i < a->n; i++)
         json_decref(a->list[i].schema);
     free(a->list);
 }
 
-/* Does nothing bound the members but what each of them says? */
-static bool counts_fit(const json_t *schema)
+bool arguments_counts_fit(const json_t *schema)
 {
     const json_t *least = json_object_get(schema, "minProperties");
     const json_t *most = json_object_get(schema, "maxProperties");
@@ -117,16 +107,17 @@ static bool counts_fit(const json_t *schema)
              json_object_size(json_object_get(schema, "patternProperties")) == 0));
 }
 
-/* The properties in their order, then those that are required and not described. False, with an
- * error, where they are said in another way. */
-static bool collect(const struct maker *m, const json_t *schema, size_t tool, struct arguments *out)
+bool arguments_collect(const struct maker *m,
+                       const json_t *schema,
+                       size_t tool,
+                       struct arguments *out)
 {
     const json_t *properties = json_object_get(schema, "properties");
     const json_t *required = json_object_get(schema, "required");
     const char *key;
     json_t *v;
     *out = (struct arguments){0};
-    if (!counts_fit(schema)) {
+    if (!arguments_counts_fit(schema)) {
         fail(m,
              tool,
              NULL,
@@ -142,7 +133,7 @@ static bool collect(const struct maker *m, const json_t *schema, size_t tool, st
     {
         char at[160];
         snprintf(at, sizeof at, "/tools/%zu/function/parameters/properties/%.64s", tool, key);
-        json_t *flat = merged(m, schema, v, at);
+        json_t *flat = arguments_merged(m, schema, v, at);
         if (!flat)
             return false;
         if (json_is_false(flat) && !is_required(schema, key)) {
@@ -183,157 +174,11 @@ static grammar_node json_arguments(const struct maker *m,
     return node;
 }
 
-static grammar_node json_value(const struct maker *m, const struct argument *a, size_t tool)
+grammar_node arguments_json(const struct maker *m, const struct argument *a, size_t tool)
 {
     char where[160];
     snprintf(where, sizeof where, "/tools/%zu/function/parameters/properties/%.64s", tool, a->key);
     return grammar_json_schema(m->b, a->schema, where);
-}
-
-/* ---- tags ---- */
-
-/* May a value be a string? Then in tags it is plain text, without quotes. */
-static bool may_be_string(const json_t *schema, int depth)
-{
-    const json_t *type = json_object_get(schema, "type"), *any = json_object_get(schema, "anyOf");
-    any = any ? any : json_object_get(schema, "oneOf");
-    if (json_is_string(type))
-        return strcmp(json_string_value(type), "string") == 0;
-    for (size_t i = 0; i < json_array_size(type); i++) {
-        const char *s = json_string_value(json_array_get(type, i));
-        if (s && strcmp(s, "string") == 0)
-            return true;
-    }
-    if (json_is_array(type))
-        return false;
-    for (size_t i = 0; depth > 0 && i < json_array_size(any); i++)
-        if (may_be_string(json_array_get(any, i), depth - 1))
-            return true;
-    return depth == 0 || json_array_size(any) == 0;
-}
-
-/* Is it an enumeration without a string in it? */
-static bool lists_no_string(const json_t *schema)
-{
-    const json_t *one = json_object_get(schema, "const"), *list = json_object_get(schema, "enum");
-    bool any = json_is_string(one);
-    for (size_t i = 0; !one && i < json_array_size(list); i++)
-        any |= json_is_string(json_array_get(list, i));
-    return (one || json_array_size(list) > 0) && !any;
-}
-
-/* Can the text stand in a tag, up to its end? */
-static bool stands(const struct maker *m, const char *s)
-{
-    bool ok = !strstr(s, m->f->value_end[0]);
-    for (size_t i = 0; i < MAX_BANS; i++)
-        ok = ok && !(m->f->ban[i] && strstr(s, m->f->ban[i]));
-    return ok;
-}
-
-/* Do tags say of a value whether it is a string? */
-static bool is_typed(const struct maker *m)
-{
-    return strcmp(m->f->text[0], m->f->json[0]) != 0;
-}
-
-/* Is the text read as the string that it is? */
-static bool reads_as_string(const struct maker *m, const json_t *schema, const char *s, size_t n)
-{
-    struct buf json = {0};
-    reply_value_json(schema, schema, s, n, &json);
-    bool ok = is_typed(m) || json.data[0] == '"';
-    buf_deinit(&json);
-    return ok;
-}
-
-/* One of the values of an enumeration, strings as plain text; false if none can stand in a tag.
- * What reads as something else is left out, but where nothing would be left. */
-static bool choice_of(const struct maker *m, const json_t *schema, grammar_node *out)
-{
-    json_t *one = json_object_get(schema, "const"), *list = json_object_get(schema, "enum");
-    json_t *values = one ? json_pack("[O]", one) : json_incref(list);
-    size_t n = json_array_size(values), kept = 0, n_misread = 0;
-    grammar_node *nodes = mem_zalloc(2 * n + 1, sizeof *nodes), *misread = nodes + n;
-    for (size_t i = 0; i < n; i++) {
-        const json_t *v = json_array_get(values, i);
-        const char *s = json_string_value(v);
-        char *text = s ? NULL : json_dumps(v, JSON_ENCODE_ANY | JSON_REAL_PRECISION(17));
-        if (text || stands(m, s)) {
-            size_t n_s = text ? strlen(text) : json_string_length(v);
-            bool ok = text ? !is_typed(m) : reads_as_string(m, schema, s, n_s);
-            *(ok ? &nodes[kept++] : &misread[n_misread++]) =
-                grammar_literal(m->b, text ? text : s, n_s);
-        }
-        free(text);
-    }
-    bool any = kept + n_misread > 0;
-    *out = kept ? grammar_alt(m->b, (uint32_t)kept, nodes)
-                : grammar_alt(m->b, (uint32_t)n_misread, misread);
-    free(nodes);
-    json_decref(values);
-    return any;
-}
-
-/* Plain text that ends with the closing tag, kept to what the schema says of strings where an
- * automaton for that is not too large. */
-static grammar_node tagged_text(const struct maker *m, const struct argument *a, size_t tool)
-{
-    char where[160];
-    const char *end = m->f->value_end[0], *ban = m->f->ban[0];
-    const char *without = ban && strstr(end, ban) ? ban : end;
-    grammar_node text;
-    snprintf(where, sizeof where, "/tools/%zu/function/parameters/properties/%.64s", tool, a->key);
-    if (!m->f->cdata && grammar_plain_string(m->b, a->schema, where, without, &text))
-        return SEQ(m->b, text, frame_piece(m, end));
-    return frame_text_until(m, end, m->f->ban);
-}
-
-/* KEY key TEXT or JSON value VALUE_END */
-static grammar_node tagged_argument(const struct maker *m, const struct argument *a, size_t tool)
-{
-    const char *const *end = m->f->value_end;
-    grammar_node value;
-    bool text = may_be_string(a->schema, 4) && !lists_no_string(a->schema);
-    if (text && choice_of(m, a->schema, &value))
-        value = SEQ(m->b, value, frame_pieces(m, end));
-    else if (text)
-        value = SEQ(m->b, tagged_text(m, a, tool), frame_pieces_from(m, end, 1));
-    else
-        value = SEQ(m->b, json_value(m, a, tool), frame_pieces(m, end));
-    return SEQ(m->b,
-               frame_pieces(m, m->f->key),
-               grammar_literal(m->b, a->key, strlen(a->key)),
-               frame_pieces(m, text ? m->f->text : m->f->json),
-               value);
-}
-
-/* Any arguments: keys of sensible bytes, and values that end with the closing tag. */
-static grammar_node any_tagged(const struct maker *m)
-{
-    static const struct grammar_range plain[] = {
-        {0x21, 0x21}, {0x23, 0x3b}, {0x3d, 0x3d}, {0x3f, 0x10ffff}}; /* no space, ", < or > */
-    const struct frame *f = m->f;
-    grammar_node key = grammar_repeat(m->b, grammar_chars(m->b, 4, plain), 1, MAX_KEY);
-    grammar_node open = frame_pieces(m, f->text);
-    if (is_typed(m))
-        open = grammar_alt(m->b, 2, (grammar_node[]){open, frame_pieces(m, f->json)});
-    grammar_node value = SEQ(
-        m->b, frame_text_until(m, f->value_end[0], f->ban), frame_pieces_from(m, f->value_end, 1));
-    return grammar_repeat(
-        m->b, SEQ(m->b, frame_pieces(m, f->key), key, open, value), 0, GRAMMAR_NO_LIMIT);
-}
-
-static grammar_node tagged_arguments(const struct maker *m, const struct arguments *a, size_t tool)
-{
-    grammar_node all = grammar_empty(m->b);
-    for (size_t i = 0; i < a->n; i++) {
-        grammar_node one = tagged_argument(m, &a->list[i], tool);
-        if (!a->list[i].required)
-            one = grammar_optional(m->b, one);
-        all = SEQ(m->b, all, one);
-    }
-    return all;
 }
 
 /* ---- lists with commas ---- */
@@ -471,6 +316,13 @@ static grammar_node gemma_member(const struct maker *m, const struct argument *a
     return gemma_of(m, a->schema, tool, a->depth);
 }
 
+static int by_key(const void *a, const void *b)
+{
+    const char *x = ((const struct argument *)a)->key, *y = ((const struct argument *)b)->key;
+    int order = strcasecmp(x, y);
+    return order ? order : strcmp(x, y);
+}
+
 /* A schema that refers to itself has objects within objects without an end: beyond MAX_NESTING they
  * are any. */
 static grammar_node gemma_object(const struct maker *m,
@@ -480,16 +332,18 @@ static grammar_node gemma_object(const struct maker *m,
 {
     struct arguments a = {0};
     grammar_node node = grammar_never(m->b);
-    bool ok = collect(m, schema, tool, &a);
+    bool ok = arguments_collect(m, schema, tool, &a);
     for (size_t i = 0; i < a.n; i++)
         a.list[i].depth = depth + 1;
+    if (a.n > 1) /* as its template lists and writes them */
+        qsort(a.list, a.n, sizeof *a.list, by_key);
     if (ok)
         node = bracketed(m, "{}", keyed(m, &a, tool, ":", ",", gemma_member));
-    deinit(&a);
+    arguments_deinit(&a);
     return node;
 }
 
-static uint32_t count_of(const json_t *schema, const char *key, uint32_t absent)
+uint32_t arguments_count(const json_t *schema, const char *key, uint32_t absent)
 {
     const json_t *v = json_object_get(schema, key);
     double n = json_number_value(v);
@@ -506,14 +360,16 @@ static grammar_node gemma_array(const struct maker *m, const json_t *s, size_t t
             tool,
             NULL,
             "uniqueItems, contains and prefixItems are not supported with this model's calls");
-    json_t *flat = items ? merged(m, s, items, "") : NULL;
+    json_t *flat = items ? arguments_merged(m, s, items, "") : NULL;
     grammar_node item = flat ? gemma_of(m, flat, tool, depth + 1) : any_gemma(m);
     json_decref(flat);
-    return bracketed(
-        m,
-        "[]",
-        repeated(
-            m, item, ",", count_of(s, "minItems", 0), count_of(s, "maxItems", GRAMMAR_NO_LIMIT)));
+    return bracketed(m,
+                     "[]",
+                     repeated(m,
+                              item,
+                              ",",
+                              arguments_count(s, "minItems", 0),
+                              arguments_count(s, "maxItems", GRAMMAR_NO_LIMIT)));
 }
 
 /* One of the values of a list that are no arrays or objects. */
@@ -630,7 +486,7 @@ static bool read_alike(const struct maker *m,
     for (size_t i = 0; i < a->n; i++) {
         const struct argument *one = &a->list[i];
         const json_t *own = json_object_get(all, one->key);
-        if (!may_be_string(one->schema, 4) ||
+        if (!tags_may_be_string(one->schema, 4) ||
             reply_types(schema, own) == reply_types(flat, one->schema))
             continue;
         fail(m,
@@ -650,11 +506,11 @@ static grammar_node arguments_of(
     grammar_node node = grammar_never(m->b);
     if (m->f->gemma)
         node = gemma_object(m, flat, tool, 0);
-    else if (collect(m, flat, tool, &a) &&
+    else if (arguments_collect(m, flat, tool, &a) &&
              (m->f->named || read_alike(m, schema, flat, all, &a, tool)))
-        node =
-            m->f->named ? keyed(m, &a, tool, "=", ", ", json_value) : tagged_arguments(m, &a, tool);
-    deinit(&a);
+        node = m->f->named ? keyed(m, &a, tool, "=", ", ", arguments_json)
+                           : tags_arguments(m, &a, tool);
+    arguments_deinit(&a);
     return node;
 }
 
@@ -676,12 +532,28 @@ static grammar_node by_options(const struct maker *m, const json_t *schema, size
     return node;
 }
 
+/* Any arguments where a value's closing tag has its name, which no grammar can repeat: those that
+ * the schema describes, as many of them as come. */
+static grammar_node any_nested(const struct maker *m, const json_t *schema, size_t tool)
+{
+    json_t *copy = json_is_object(schema) ? json_copy((json_t *)schema) : json_object();
+    static const char *const bounds[] = {
+        "minProperties", "maxProperties", "propertyNames", "patternProperties", "required"};
+    for (size_t i = 0; i < sizeof bounds / sizeof bounds[0]; i++)
+        json_object_del(copy, bounds[i]);
+    grammar_node node = by_options(m, copy, tool);
+    json_decref(copy);
+    return node;
+}
+
 grammar_node frame_arguments(const struct maker *m, const json_t *schema, size_t tool, bool free)
 {
     const struct frame *f = m->f;
     if (!f->named && !f->gemma && !f->key[0])
         return json_arguments(m, schema, tool, free);
+    if (free && f->nested)
+        return any_nested(m, schema, tool);
     if (free)
-        return f->gemma ? gemma_dict(m, any_gemma(m)) : f->named ? any_named(m) : any_tagged(m);
+        return f->gemma ? gemma_dict(m, any_gemma(m)) : f->named ? any_named(m) : tags_any(m);
     return by_options(m, schema, tool);
 }

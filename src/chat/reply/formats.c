@@ -155,7 +155,7 @@ static const struct tagged_spec glm = {.open = "<tool_call>",
                                        .close = "</tool_call>",
                                        .key_open = "<arg_key>",
                                        .key_close = "</arg_key>",
-                                       .value_open = "<arg_value>",
+                                       .value_open = {"<arg_value>"},
                                        .value_close = "</arg_value>"};
 static const struct tagged_spec minimax = {.open = "<minimax:tool_call>",
                                            .close = "</minimax:tool_call>",
@@ -179,9 +179,31 @@ static const struct tagged_spec muse = {.open = "<atem:function_calls>",
         .open = "<｜DSML｜" block ">", .close = "</｜DSML｜" block ">",                            \
         .name_open = "<｜DSML｜invoke name=\"", .name_close = "\">",                               \
         .call_close = "</｜DSML｜invoke>", .key_open = "<｜DSML｜parameter name=\"",               \
-        .key_close = "\"", .value_close = "</｜DSML｜parameter>", .typed = true                    \
+        .key_close = "\"", .value_open = {"string=\"true\">", "string=\"false\">"},                \
+        .value_close = "</｜DSML｜parameter>", .typed = true                                       \
     }
 static const struct tagged_spec dsml_3 = DSML("function_calls"), dsml_4 = DSML("tool_calls");
+
+#define K3_OPEN(tag) "<|open|>" tag "<|sep|>"
+#define K3_CLOSE(tag) "<|close|>" tag "<|sep|>"
+#define K3_TYPE(name) "type=\"" name "\"<|sep|>"
+static const struct tagged_spec kimi_k3 = {.open = K3_OPEN("tools"),
+                                           .close = K3_CLOSE("tools"),
+                                           .name_open = "<|open|>call tool=\"",
+                                           .name_close = "<|sep|>",
+                                           .call_close = K3_CLOSE("call"),
+                                           .key_open = "<|open|>argument key=\"",
+                                           .key_close = "\"",
+                                           .value_open = {K3_TYPE("string"),
+                                                          K3_TYPE("number"),
+                                                          K3_TYPE("integer"),
+                                                          K3_TYPE("boolean"),
+                                                          K3_TYPE("null"),
+                                                          K3_TYPE("object"),
+                                                          K3_TYPE("array")},
+                                           .value_close = K3_CLOSE("argument"),
+                                           .typed = true,
+                                           .attributes = true};
 
 #define HY3(tag) "<" tag ":opensource>"
 static const struct tagged_spec hy3 = {.open = HY3("tool_calls"),
@@ -191,8 +213,10 @@ static const struct tagged_spec hy3 = {.open = HY3("tool_calls"),
                                        .call_close = HY3("/tool_call"),
                                        .key_open = HY3("arg_key"),
                                        .key_close = HY3("/arg_key"),
-                                       .value_open = HY3("arg_value"),
+                                       .value_open = {HY3("arg_value")},
                                        .value_close = HY3("/arg_value")};
+
+#define M3 "]<]minimax[>["
 
 #define OBJECT .enter = object_enter, .byte = object_byte, .finish = object_finish
 #define NAMED .enter = named_enter, .byte = named_byte, .finish = named_finish
@@ -264,6 +288,15 @@ const struct reply_format reply_formats[] = {
      .open = {{"<|tool_calls_section_begin|>", false}, {"<|tool_call_begin|>", false}},
      .tokens = {"<|tool_call_argument_begin|>", "<|tool_call_end|>", "<|tool_calls_section_end|>"},
      NAMED},
+    {.name = "kimi-k3",
+     .calls_end_thoughts = true,
+     .spec = &kimi_k3,
+     .open = {{K3_OPEN("tools"), false}},
+     .tokens = {"<|open|>", "<|close|>", "<|sep|>"},
+     .drop = {{K3_OPEN("response"), false},
+              {K3_CLOSE("response"), false},
+              {K3_CLOSE("message"), false}},
+     TAGGED},
     {.name = "qwen-xml",
      .calls_end_thoughts = true,
      .spec = &qwen,
@@ -281,6 +314,12 @@ const struct reply_format reply_formats[] = {
      .open = {{"<minimax:tool_call>", false}},
      .tokens = {"</minimax:tool_call>"},
      TAGGED},
+    {.name = "minimax-m3",
+     .open = {{M3 "<tool_call>", false}},
+     .tokens = {M3, "<tool_call>", "</tool_call>"},
+     .enter = nested_enter,
+     .byte = nested_byte,
+     .finish = nested_finish},
     {.name = "granite",
      .spec = &unclosed,
      .open = {{"<|tool_call|>", false}},
@@ -290,13 +329,23 @@ const struct reply_format reply_formats[] = {
      .spec = &in_action,
      .open = {{"<|START_ACTION|>", false}},
      .tokens = {"<|END_ACTION|>"},
-     .drop = {"<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>"},
+     .drop = {{"<|START_RESPONSE|>", false},
+              {"<|END_RESPONSE|>", false},
+              {"<|START_TEXT|>", false},
+              {"<|END_TEXT|>", false}},
      OBJECT},
     {.name = "apriel",
      .calls_end_thoughts = true,
      .spec = &in_tool_calls,
      .open = {{"<tool_calls>", false}},
-     .drop = {"[END FINAL RESPONSE]"},
+     .drop = {{"[END FINAL RESPONSE]", false}},
+     OBJECT},
+    {.name = "minimax-m1", .spec = &in_tool_calls, .open = {{"<tool_calls>", false}}, OBJECT},
+    {.name = "hunyuan",
+     .spec = &in_tool_calls,
+     .open = {{"<tool_calls>", false}},
+     .drop = {{"助手：", true}}, /* "assistant:", in front of answers that are no calls */
+     .answer = {"<answer>", "</answer>"},
      OBJECT},
     {.name = "firefunction", .spec = &unclosed, .open = {{"functools[", true}}, OBJECT},
     {.name = "lfm2",
@@ -308,13 +357,15 @@ const struct reply_format reply_formats[] = {
      .spec = &pythonic,
      .open = {{"[", true}, {"<|python_start|>[", true}, {"```tool_code", false}},
      .tokens = {"<|python_start|>", "<|python_end|>"},
-     .drop = {"<|python_end|>"},
+     .drop = {{"<|python_end|>", false}},
      LOOSE},
     {.name = "gemma",
      .spec = &gemma,
      .open = {{"<|tool_call>", false}},
      .tokens = {"<tool_call|>", "<|\"|>"},
-     .drop = {"<channel|>", "<|channel>thought\n<channel|>", "<|channel>thought<channel|>"},
+     .drop = {{"<channel|>", false},
+              {"<|channel>thought\n<channel|>", false},
+              {"<|channel>thought<channel|>", false}},
      LOOSE},
     {.name = "seed",
      .spec = &seed,
@@ -346,7 +397,7 @@ const struct reply_format reply_formats[] = {
      .spec = &solar,
      .open = {{"<|tool_calls|>", false}, {"<|tool_call:begin|>", false}},
      .tokens = {"<|tool_call:name|>", "<|tool_call:args|>", "<|tool_call:end|>", "<|begin|>"},
-     .drop = {"<|begin|>assistant", "<|content|>", "<|end|>"},
+     .drop = {{"<|begin|>assistant", false}, {"<|content|>", false}, {"<|end|>", false}},
      NAMED},
     {.name = "hy3",
      .spec = &hy3,
@@ -359,6 +410,7 @@ const struct reply_format reply_formats[] = {
                 HY3("arg_value"),
                 HY3("/arg_value")},
      TAGGED},
+    {.name = "xlam", .spec = &bare, .open = {{"[", true}, {"{", true}, {"```json", true}}, OBJECT},
     {.name = "json", .spec = &bare, .open = {{"{", true}, {"[", true}, {"```json", true}}, OBJECT},
 };
 const size_t reply_n_formats = sizeof reply_formats / sizeof reply_formats[0];
@@ -375,6 +427,7 @@ static const struct reply_thoughts all_thoughts[] = {
     {"solar", "<|think|>", "<|end|>"},
     {"thinking", "<thinking>", "</thinking>"},
     {"hy3", HY3("think"), HY3("/think")},
+    {"kimi-k3", K3_OPEN("think"), K3_CLOSE("think")},
     {"harmony", "<|channel|>analysis<|message|>", "<|end|>"},
     {"muse", "to=self<|message|>", "<|eom|>"},
 };
@@ -387,6 +440,8 @@ static const struct {
     {"harmony", {"<|channel|>", "<|message|>"}},
     {"muse", {"<atem:function_calls>", "<|eom|>"}},
     {"hy3", {":opensource", "<tool_sep{}>"}},
+    {"minimax-m3", {M3, NULL}},
+    {"kimi-k3", {"<|close|>", "<|end_of_msg|>"}},
     {"functionary-v3.2", {">>>all"}},
     {"seed", {"<seed:tool_call>", "<parameter="}},
     {"qwen-xml", {"<function=", "<parameter="}},
@@ -412,10 +467,25 @@ static const struct {
     {"command-r", {"Action:", "```json"}},
     {"firefunction", {"functools[", NULL}},
     {"granite", {"<|tool_call|>", NULL}},
+    {"minimax-m1", {"<tool_calls>", "<end_of_sentence>"}},
+    {"hunyuan", {"<tool_calls>", "<answer>"}},
+    {"hunyuan", {"<tool_calls>", "<|extra_0|>"}},
     {"apriel", {"<tool_calls>", NULL}},
+    {"xlam", {"[{\"name\": \"tool_call_name\"", NULL}},
     {"hermes", {"<tool_call>", "arguments"}},
     {"llama3", {"<|start_header_id|>ipython", NULL}},
     {"llama3", {"<|header_start|>ipython", NULL}},
+};
+
+/* Formats whose models mark reasoning in one way that their templates do not show as it is. */
+static const struct {
+    const char *format, *thoughts;
+} pairs[] = {
+    {"harmony", "harmony"},
+    {"hy3", "hy3"},
+    {"kimi-k3", "kimi-k3"},
+    {"minimax-m1", "think"},
+    {"hunyuan", "think"},
 };
 
 static bool has(const char *s, size_t n, const char *what)
@@ -434,15 +504,12 @@ static bool reasons_so(const struct reply_thoughts *t, const char *source, size_
 struct reply_style reply_style_detect(const char *source, size_t n)
 {
     struct reply_style style = {NULL, NULL};
-    /* MiniMax M3 puts this before every tag and has tags within values: not read, and not Hermes */
-    bool unread = source && has(source, n, "]<]minimax[>[");
-    for (size_t i = 0; source && !unread && i < sizeof signs / sizeof signs[0] && !style.format;
-         i++)
+    for (size_t i = 0; source && i < sizeof signs / sizeof signs[0] && !style.format; i++)
         if (has(source, n, signs[i].texts[0]) && has(source, n, signs[i].texts[1]))
             style.format = reply_format_find(signs[i].format);
-    const char *name = reply_format_name(style.format);
-    if (strcmp(name, "harmony") == 0 || strcmp(name, "hy3") == 0)
-        style.thoughts = reply_thoughts_find(name); /* hy3's template puts its marks together */
+    for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++)
+        if (strcmp(reply_format_name(style.format), pairs[i].format) == 0)
+            style.thoughts = reply_thoughts_find(pairs[i].thoughts);
     for (size_t i = 0; source && i < sizeof all_thoughts / sizeof all_thoughts[0]; i++)
         if (!style.thoughts && reasons_so(&all_thoughts[i], source, n))
             style.thoughts = &all_thoughts[i];
@@ -515,9 +582,10 @@ struct reply_start reply_start_of(struct reply_style style, const char *text, si
     struct reply_start start = {false};
     while (n > 0 && reply_is_space(text[n - 1]))
         n--;
-    size_t len = style.thoughts ? strlen(style.thoughts->open) : 0;
     bool no_text = style.format && style.format->no_text;
-    start.thinking =
-        len > 0 && !no_text && n >= len && memcmp(text + n - len, style.thoughts->open, len) == 0;
+    if (style.thoughts && !no_text) {
+        start.thinking = ends_with(text, n, style.thoughts->open);
+        start.thought = ends_with(text, n, style.thoughts->close);
+    }
     return start;
 }

@@ -9,7 +9,8 @@
 #define MAX_PIECES 6
 #define MAX_BANS 3
 
-/* One way to write a block of calls. "#" is a number, "@" in args the name again. */
+/* One way to write a block of calls. "#" is a number, "@" in args the name again, "?" in json the
+ * type of a value that is no string, "~" the end of a line or nothing. */
 struct frame {
     const char *format;
     const char *needs;               /* a control token that decides for this frame, or NULL */
@@ -25,9 +26,14 @@ struct frame {
      * the first if that is part of it */
     const char *ban[MAX_BANS];
     bool cdata; /* all of them, so that the schema cannot bound it */
-    /* arguments as a=1, b="x"; or as {a:1,b:<|"|>x<|"|>} */
-    bool named, gemma;
+    /* arguments as a=1, b="x"; or as {a:1,b:<|"|>x<|"|>}; or with tags that are their names, also
+     * within values, of which value_end is then the part before the name */
+    bool named, gemma, nested;
 };
+
+#define MAX_FRAMES 4 /* of a format */
+extern const struct frame frames[];
+extern const size_t frame_count;
 
 /* What is being made. */
 struct maker {

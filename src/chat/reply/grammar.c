@@ -1,5 +1,5 @@
-/* Frames of calls. A frame is a list of texts; one that is a control token of the model is that
- * token. Where formats leave a choice of white space, it is what the templates write. */
+/* Replies that make calls, of the frames that the formats have (frames.c), with reasoning and
+ * content around them. */
 #include "chat/reply/frame.h"
 #include "chat/reply/internal.h"
 
@@ -10,228 +10,49 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define OBJECT(args_key)                                                                           \
-    .name = {"{\"name\": \""}, .args = {"\", \"" args_key "\": "}, .close = {"}"}
-#define DSML(block)                                                                                \
-    .open = {"<", "｜DSML｜", block ">\n"}, .name = {"<", "｜DSML｜", "invoke name=\""},           \
-    .args = {"\">\n"}, .close = {"</", "｜DSML｜", "invoke>\n"}, .between = {""},                  \
-    .end = {"</", "｜DSML｜", block ">"}, .key = {"<", "｜DSML｜", "parameter name=\""},           \
-    .text = {"\" string=\"true\">"}, .json = {"\" string=\"false\">"},                             \
-    .value_end = {"</", "｜DSML｜", "parameter>", "\n"}
-
-static const struct frame frames[] = {
-    {.format = "hermes",
-     .name = {"<tool_call>", "\n{\"name\": \""},
-     .args = {"\", \"arguments\": "},
-     .close = {"}\n", "</tool_call>"},
-     .between = {"\n"}},
-    {.format = "llama3", OBJECT("parameters")},
-    {.format = "json", OBJECT("arguments")},
-    {.format = "mistral",
-     .needs = "[ARGS]",
-     .name = {"[TOOL_CALLS]"},
-     .args = {"[ARGS]"},
-     .between = {""}},
-    {.format = "mistral",
-     .open = {"[TOOL_CALLS]", "["},
-     OBJECT("arguments"),
-     .between = {", "},
-     .end = {"]"}},
-    {.format = "functionary-v3.1",
-     .name = {"<function="},
-     .args = {">"},
-     .close = {"</function>"},
-     .between = {""}},
-    {.format = "functionary-v3.2", .args = {"\n"}, .between = {">>>"}},
-    {.format = "deepseek",
-     .open = {"<｜tool▁calls▁begin｜>"},
-     .name = {"<｜tool▁call▁begin｜>", "function", "<｜tool▁sep｜>"},
-     .args = {"\n```json\n"},
-     .close = {"\n```", "<｜tool▁call▁end｜>"},
-     .between = {"\n"},
-     .end = {"<｜tool▁calls▁end｜>"}},
-    {.format = "deepseek",
-     .open = {"<｜tool▁calls▁begin｜>"},
-     .name = {"<｜tool▁call▁begin｜>"},
-     .args = {"<｜tool▁sep｜>"},
-     .close = {"<｜tool▁call▁end｜>"},
-     .between = {""},
-     .end = {"<｜tool▁calls▁end｜>"}},
-    {.format = "deepseek-v3.2", DSML("function_calls")},
-    {.format = "deepseek-v4", DSML("tool_calls")},
-    {.format = "harmony",
-     .name = {"<|channel|>", "commentary to=functions."},
-     .args = {" ", "<|constrain|>", "json", "<|message|>"}},
-    {.format = "muse",
-     .name = {" to="},
-     .args = {"<|message|>", "<atem:function_calls>", "\n<atem:invoke name=\"", "@", "\">\n"},
-     .close = {"</atem:invoke>\n", "</atem:function_calls>"},
-     .between = {"<|eom|>", "<|start|>", "assistant"},
-     .key = {"<atem:parameter name=\""},
-     .text = {"\">"},
-     .json = {"\">"},
-     .value_end = {"</atem:parameter>", "\n"},
-     .ban = {"<|eom|>", "<|eot|>", "<|start|>"}},
-    {.format = "kimi",
-     .open = {"<|tool_calls_section_begin|>"},
-     .name = {"<|tool_call_begin|>", "functions."},
-     .args = {":", "#", "<|tool_call_argument_begin|>"},
-     .close = {"<|tool_call_end|>"},
-     .between = {""},
-     .end = {"<|tool_calls_section_end|>"}},
-    {.format = "qwen-xml",
-     .name = {"<tool_call>", "\n<function="},
-     .args = {">\n"},
-     .close = {"</function>\n", "</tool_call>"},
-     .between = {"\n"},
-     .key = {"<parameter="},
-     .text = {">\n"},
-     .json = {">\n"},
-     .value_end = {"\n</parameter>", "\n"},
-     .ban = {"</parameter>", "\n</function>", "\n<parameter="}},
-    {.format = "glm",
-     .name = {"<tool_call>"},
-     .args = {"\n"},
-     .close = {"</tool_call>"},
-     .between = {"\n"},
-     .key = {"<arg_key>"},
-     .text = {"</arg_key>", "\n", "<arg_value>"},
-     .json = {"</arg_key>", "\n", "<arg_value>"},
-     .value_end = {"</arg_value>", "\n"}},
-    {.format = "hy3",
-     .open = {"<tool_calls:opensource>", "\n"},
-     .name = {"<tool_call:opensource>"},
-     .args = {"<tool_sep:opensource>", "\n"},
-     .close = {"</tool_call:opensource>", "\n"},
-     .between = {""},
-     .end = {"</tool_calls:opensource>"},
-     .key = {"<arg_key:opensource>"},
-     .text = {"</arg_key:opensource>", "\n", "<arg_value:opensource>"},
-     .json = {"</arg_key:opensource>", "\n", "<arg_value:opensource>"},
-     .value_end = {"</arg_value:opensource>", "\n"}},
-    {.format = "minimax",
-     .open = {"<minimax:tool_call>", "\n"},
-     .name = {"<invoke name=\""},
-     .args = {"\">\n"},
-     .close = {"</invoke>\n"},
-     .between = {""},
-     .end = {"</minimax:tool_call>"},
-     .key = {"<parameter name=\""},
-     .text = {"\">"},
-     .json = {"\">"},
-     .value_end = {"</parameter>", "\n"}},
-    {.format = "seed",
-     .name = {"<seed:tool_call>", "\n<function="},
-     .args = {">\n"},
-     .close = {"</function>\n", "</seed:tool_call>"},
-     .between = {"\n"},
-     .key = {"<parameter="},
-     .text = {">"},
-     .json = {">"},
-     .value_end = {"</parameter>", "\n"}},
-    {.format = "minicpm",
-     .name = {"<function name=\""},
-     .args = {"\">"},
-     .close = {"</function>"},
-     .between = {"\n"},
-     .key = {"<param name=\""},
-     .text = {"\">"},
-     .json = {"\">"},
-     .value_end = {"</param>"},
-     .ban = {"<![CDATA["},
-     .cdata = true},
-    {.format = "lfm2",
-     .open = {"<|tool_call_start|>", "["},
-     .args = {"("},
-     .close = {")"},
-     .between = {", "},
-     .end = {"]", "<|tool_call_end|>"},
-     .named = true},
-    {.format = "pythonic",
-     .open = {"["},
-     .args = {"("},
-     .close = {")"},
-     .between = {", "},
-     .end = {"]"},
-     .named = true},
-    {.format = "gemma",
-     .name = {"<|tool_call>", "call:"},
-     .close = {"<tool_call|>"},
-     .between = {""},
-     .gemma = true},
-    {.format = "nemotron",
-     .open = {"<TOOLCALL>", "["},
-     OBJECT("arguments"),
-     .between = {", "},
-     .end = {"]", "</TOOLCALL>"}},
-    {.format = "command-r",
-     .open = {"Action:\n```json\n[\n"},
-     .name = {"    {\n        \"tool_name\": \""},
-     .args = {"\",\n        \"parameters\": "},
-     .close = {"\n    }"},
-     .between = {",\n"},
-     .end = {"\n]\n```"}},
-    {.format = "apertus",
-     .open = {"<|tools_prefix|>", "["},
-     .name = {"{\""},
-     .args = {"\": "},
-     .close = {"}"},
-     .between = {", "},
-     .end = {"]", "<|tools_suffix|>"}},
-    {.format = "gigachat",
-     .needs = "<|function_call|>",
-     .open = {"<|function_call|>"},
-     OBJECT("arguments")},
-    {.format = "gigachat",
-     .open = {"<|message_sep|>", "\n\nfunction call", "<|role_sep|>", "\n"},
-     OBJECT("arguments")},
-    {.format = "solar",
-     .open = {"<|tool_calls|>"},
-     .name = {"<|tool_call:begin|>", "#", "<|tool_call:name|>"},
-     .args = {"<|tool_call:args|>"},
-     .close = {"<|tool_call:end|>"},
-     .between = {""}},
-    {.format = "granite",
-     .open = {"<|tool_call|>", "["},
-     OBJECT("arguments"),
-     .between = {", "},
-     .end = {"]"}},
-    {.format = "command-r7b",
-     .open = {"<|START_ACTION|>", "[\n    "},
-     .name = {"{\"tool_call_id\": \"", "#", "\", \"tool_name\": \""},
-     .args = {"\", \"parameters\": "},
-     .close = {"}"},
-     .between = {",\n    "},
-     .end = {"\n]", "<|END_ACTION|>"}},
-    {.format = "apriel",
-     .open = {"<tool_calls>", "["},
-     OBJECT("arguments"),
-     .between = {", "},
-     .end = {"]", "</tool_calls>"}},
-    {.format = "firefunction",
-     .open = {" functools["},
-     OBJECT("arguments"),
-     .between = {", "},
-     .end = {"]"}},
-};
-enum { N_FRAMES = sizeof frames / sizeof frames[0] };
-
 /* The control token with exactly this text, or -1. */
 static int32_t token_of(const struct maker *m, const char *s)
 {
     return m->r->token ? m->r->token(m->r->ctx, s, strlen(s)) : -1;
 }
 
+/* The first control token in s, the longest there, or -1: where and how long it is. */
+static int32_t find_token(const struct maker *m, const char *s, size_t *at, size_t *n)
+{
+    size_t n_s = m->r->token ? strlen(s) : 0;
+    for (*at = 0; *at < n_s; ++*at)
+        for (*n = n_s - *at; *n > 1; --*n) {
+            int32_t id = m->r->token(m->r->ctx, s + *at, *n);
+            if (id >= 0)
+                return id;
+        }
+    return -1;
+}
+
+/* Text in which control tokens of the model are those tokens. */
+static grammar_node text_piece(const struct maker *m, const char *s)
+{
+    size_t at, n;
+    int32_t id = find_token(m, s, &at, &n);
+    if (id < 0)
+        return grammar_literal(m->b, s, strlen(s));
+    grammar_node before = grammar_literal(m->b, s, at), token = grammar_token(m->b, id);
+    return SEQ(m->b, before, token, text_piece(m, s + at + n));
+}
+
 grammar_node frame_piece(const struct maker *m, const char *s)
 {
-    int32_t id = token_of(m, s);
-    if (id >= 0)
-        return grammar_token(m->b, id);
+    static const struct grammar_text types[] = {
+        {"number", 6}, {"boolean", 7}, {"null", 4}, {"object", 6}, {"array", 5}};
     if (strcmp(s, "@") == 0)
         return grammar_literal(m->b, m->name, strlen(m->name));
     if (strcmp(s, "#") == 0)
         return grammar_repeat(m->b, grammar_byte_range(m->b, '0', '9'), 1, 3);
-    return grammar_literal(m->b, s, strlen(s));
+    if (strcmp(s, "~") == 0)
+        return grammar_optional(m->b, grammar_literal(m->b, "\n", 1));
+    if (strcmp(s, "?") == 0)
+        return grammar_choice(m->b, sizeof types / sizeof types[0], types);
+    return text_piece(m, s);
 }
 
 /* Pieces, from the one numbered `from` on. */
@@ -275,9 +96,9 @@ static grammar_node text_without(const struct maker *m, const char *mark, const 
 
 grammar_node frame_text_until(const struct maker *m, const char *mark, const char *const *ban)
 {
-    int32_t id = token_of(m, mark);
-    if (id >= 0)
-        return SEQ(m->b, text_without(m, mark, ban), grammar_token(m->b, id));
+    size_t at, n;
+    if (find_token(m, mark, &at, &n) >= 0 && at == 0)
+        return SEQ(m->b, text_without(m, mark, ban), text_piece(m, mark));
     return scan_until(m, mark, grammar_empty(m->b), ban, false);
 }
 
@@ -335,11 +156,59 @@ static const char *first_piece(const struct frame *f)
     return f->open[0] ? f->open[0] : f->name[0];
 }
 
-static grammar_node required_block(const struct maker *m)
+/* Sections of a reply: content, whose section is there without any too, is before calls. */
+static const struct section {
+    const char *format, *open[MAX_PIECES], *close[MAX_PIECES], *end[MAX_PIECES]; /* end: of all */
+} sections[] = {
+    {.format = "kimi-k3",
+     .open = {"<|open|>response<|sep|>"},
+     .close = {"<|close|>", "response<|sep|>"},
+     .end = {"<|close|>message<|sep|>"}},
+};
+
+/* NULL: the format has none. */
+static const struct section *section_of(const struct maker *m)
+{
+    for (size_t i = 0; i < sizeof sections / sizeof sections[0]; i++)
+        if (strcmp(sections[i].format, reply_format_name(m->r->style.format)) == 0)
+            return &sections[i];
+    return NULL;
+}
+
+/* What ends content, then calls, and the reply; calls may be grammar_empty. */
+static grammar_node section_then(const struct maker *m, const struct section *s, grammar_node calls)
+{
+    return SEQ(
+        m->b, frame_pieces(m, s->close), calls, grammar_optional(m->b, frame_pieces(m, s->end)));
+}
+
+static grammar_node block(const struct maker *m)
 {
     const char *first = first_piece(m->f);
     grammar_node rest = block_behind_first(m);
     return first ? SEQ(m->b, frame_piece(m, first), rest) : rest;
+}
+
+static grammar_node required_block(const struct maker *m)
+{
+    const struct section *s = section_of(m);
+    if (!s)
+        return block(m);
+    return SEQ(
+        m->b, grammar_optional(m->b, frame_pieces(m, s->open)), section_then(m, s, block(m)));
+}
+
+/* Text in its section, and then calls or none. */
+static grammar_node section_block(const struct maker *m, const struct section *s)
+{
+    const char *const ban[MAX_BANS] = {"<|open|>"};
+    grammar_node then = grammar_optional(m->b, block(m));
+    return SEQ(m->b,
+               grammar_optional(m->b, frame_pieces(m, s->open)),
+               frame_text_until(m, s->close[0], ban),
+               frame_pieces_from(m, s->close, 1),
+               then,
+               grammar_optional(m->b, frame_pieces(m, s->end)));
 }
 
 /* The marks that begin calls of the format, but for `but` and those that begin with it. */
@@ -454,6 +323,7 @@ static const char *call_mark(const struct maker *m)
                  {"glm", "<tool_call>"},
                  {"kimi", "<|tool_call_begin|>"},
                  {"apriel", "<tool_calls>"},
+                 {"kimi-k3", "<|open|>tools<|sep|>"},
                  {"deepseek-v4", "<｜DSML｜tool_calls>"}};
     for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++)
         if (strcmp(marks[i].format, reply_format_name(m->r->style.format)) == 0)
@@ -470,7 +340,7 @@ static grammar_node thoughts_before(const struct maker *m)
     const struct message_marks *marks = messages_of(reply_thoughts_name(s->thoughts));
     if (marks)
         return grammar_optional(m->b, message_before(m, marks->reasoning, marks->end, NULL));
-    grammar_node newlines = grammar_repeat(m->b, grammar_literal(m->b, "\n", 1), 0, 2);
+    grammar_node newlines = grammar_repeat(m->b, grammar_literal(m->b, "\n", 1), 0, 3);
     const char *const ban[MAX_BANS] = {call_mark(m)};
     grammar_node closed =
         SEQ(m->b, frame_text_until(m, reply_thoughts_mark(s->thoughts, false), ban), newlines);
@@ -482,8 +352,10 @@ static grammar_node thoughts_before(const struct maker *m)
                     m->b, SEQ(m->b, frame_piece(m, "<|begin|>"), frame_piece(m, "assistant"))));
     if (m->r->start.thinking)
         return closed;
-    return grammar_optional(
-        m->b, SEQ(m->b, frame_piece(m, reply_thoughts_mark(s->thoughts, true)), closed));
+    grammar_node opened = SEQ(m->b, frame_piece(m, reply_thoughts_mark(s->thoughts, true)), closed);
+    grammar_node none = /* as MiniMax M3 writes it */
+        SEQ(m->b, frame_piece(m, reply_thoughts_mark(s->thoughts, false)), newlines);
+    return grammar_optional(m->b, grammar_alt(m->b, 2, (grammar_node[]){opened, none}));
 }
 
 /* ---- all of it ---- */
@@ -497,7 +369,7 @@ static bool is_message(const char *format)
 
 static bool is_bare(const char *format)
 {
-    static const char *const all[] = {"llama3", "json", "pythonic"};
+    static const char *const all[] = {"llama3", "json", "pythonic", "xlam"};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
         if (strcmp(format, all[i]) == 0)
             return true;
@@ -506,7 +378,7 @@ static bool is_bare(const char *format)
 
 bool reply_grammar_known(const struct reply_format *f)
 {
-    for (size_t i = 0; f && i < N_FRAMES; i++)
+    for (size_t i = 0; f && i < frame_count; i++)
         if (strcmp(frames[i].format, reply_format_name(f)) == 0)
             return true;
     return false;
@@ -517,11 +389,22 @@ static grammar_node content_opens(const struct maker *m)
 {
     const char *name = reply_format_name(m->r->style.format);
     const struct message_marks *marks = messages_of(name);
+    const struct section *section = section_of(m);
     if (marks)
         return frame_pieces(m, marks->content);
+    if (section)
+        return grammar_optional(m->b, frame_pieces(m, section->open));
     if (strcmp(name, "solar") == 0)
         return grammar_optional(m->b, frame_piece(m, "<|content|>"));
     return strcmp(name, "functionary-v3.2") == 0 ? frame_piece(m, "all\n") : grammar_empty(m->b);
+}
+
+/* What may stand behind content of its own. */
+static grammar_node content_closes(const struct maker *m)
+{
+    const struct section *s = section_of(m);
+    return s ? grammar_optional(m->b, section_then(m, s, grammar_empty(m->b)))
+             : grammar_empty(m->b);
 }
 
 /* Text of a message, and then a call in one of its own. */
@@ -540,6 +423,9 @@ static grammar_node message_then(const struct maker *m, grammar_node calls)
 /* A reply that may make calls, or is text: of the frame at hand. */
 static grammar_node optional_calls(const struct maker *m)
 {
+    const struct section *section = section_of(m);
+    if (section)
+        return section_block(m, section);
     if (!is_bare(m->f->format) && !is_message(m->f->format))
         return optional_block(m);
     grammar_node calls = required_block(m);
@@ -550,9 +436,9 @@ static grammar_node optional_calls(const struct maker *m)
 /* `make` of each frame that the model may mean. */
 static grammar_node all_frames(struct maker *m, grammar_node (*make)(const struct maker *m))
 {
-    grammar_node blocks[N_FRAMES];
+    grammar_node blocks[MAX_FRAMES];
     uint32_t n = 0;
-    for (size_t i = 0; i < N_FRAMES; i++) {
+    for (size_t i = 0; i < frame_count && n < MAX_FRAMES; i++) {
         m->f = &frames[i];
         if (strcmp(m->f->format, reply_format_name(m->r->style.format)) != 0)
             continue;
@@ -579,7 +465,7 @@ grammar_node reply_grammar_content(const struct reply_grammar *r,
                                    grammar_node content)
 {
     struct maker m = {r, b, NULL, NULL};
-    grammar_node reply = SEQ(b, content_opens(&m), content);
+    grammar_node reply = SEQ(b, content_opens(&m), content, content_closes(&m));
     if (r->tools && reply_grammar_known(r->style.format))
         reply = grammar_alt(b, 2, (grammar_node[]){reply, all_frames(&m, required_block)});
     return SEQ(b, thoughts_before(&m), reply);

@@ -24,6 +24,7 @@
 #define REPLY_MAX_HEAD 512 /* bytes between an opening mark and the arguments; of space there */
 #define REPLY_MAX_MARKS 8
 #define REPLY_MAX_DROPS 4
+#define REPLY_MAX_VALUE_OPEN 7
 
 /* ---- JSON, as far as its borders (scan.c) ---- */
 
@@ -92,6 +93,27 @@ struct tagged_state {
     struct buf name, key, value;
 };
 
+#define NESTED_MAX_DEPTH 64 /* tags within tags; what is deeper is text */
+
+struct nested_element {
+    const json_t *schema; /* of its value, or NULL */
+    size_t name_at;       /* in tags */
+    uint8_t kind;         /* object or array, where it has tags */
+    bool first;           /* no tag in it yet */
+};
+
+/* A call with tags within tags (nested.c). */
+struct nested_state {
+    uint8_t at;
+    bool any, begun;              /* a call of this block has begun; the call at hand has */
+    bool is_text;                 /* the value is a string, and goes out as it comes */
+    bool blank;                   /* no text in it yet */
+    uint32_t depth;               /* of the innermost element; 0: the call */
+    size_t mark_at;               /* where in raw the next tag begins */
+    struct buf name, tags, value; /* tags: the names of open elements, a NUL behind each */
+    struct nested_element open[NESTED_MAX_DEPTH];
+};
+
 /* A call as a programming language writes it (loose.c). */
 struct loose_state {
     uint8_t at;
@@ -133,11 +155,11 @@ struct reply_format {
     const char *name;
     const void *spec; /* the family's own */
     struct reply_mark open[REPLY_MAX_MARKS];
-    const char *tokens[REPLY_MAX_MARKS]; /* other marks that may be control tokens */
-    const char *drop[REPLY_MAX_DROPS];   /* marks around content, which are no part of it */
-    const char *answer[2];               /* marks around what follows reasoning, no part of it */
-    bool short_ids, no_text;             /* no_text: in CALL from the first byte */
-    bool calls_end_thoughts;             /* an opening mark counts in reasoning too */
+    const char *tokens[REPLY_MAX_MARKS];     /* other marks that may be control tokens */
+    struct reply_mark drop[REPLY_MAX_DROPS]; /* marks around content, which are no part of it */
+    const char *answer[2];   /* marks around what follows reasoning, no part of it */
+    bool short_ids, no_text; /* no_text: in CALL from the first byte */
+    bool calls_end_thoughts; /* an opening mark counts in reasoning too */
     /* A mark was matched, and is the whole of raw; the phase is CALL. NULL: nothing to do. */
     void (*enter)(struct reply_parser *p, const char *mark);
     /* One byte in CALL. False: the format has left CALL, and c is still to be read. */
@@ -149,7 +171,8 @@ struct reply_format {
 struct reply_parser {
     const struct reply_format *format; /* NULL: no calls */
     const struct reply_thoughts *thoughts;
-    const char *const *drop, *const *answer; /* the format's; also where calls are not looked for */
+    const struct reply_mark *drop; /* the format's, as `answer`: also where no calls are wanted */
+    const char *const *answer;
     const json_t *tools;
     bool one_call, calls_wanted, no_thoughts;
 
@@ -164,6 +187,7 @@ struct reply_parser {
     bool after_call;          /* and no content since the last call */
     bool thought;             /* there was reasoning: white space before the content goes */
     bool may_think;           /* reasoning has not been opened yet */
+    bool closed;              /* the prompt has closed it */
     bool in_answer, answered; /* the mark before it was read; the one behind it waits in space */
     bool in_thought; /* in CALL: the mark came in reasoning, which goes on if it is no call */
     bool cut;        /* when finishing: by a limit */
@@ -173,6 +197,7 @@ struct reply_parser {
     struct object_state object;
     struct named_state named;
     struct tagged_state tagged;
+    struct nested_state nested;
     struct loose_state loose;
     struct harmony_state harmony;
 };
@@ -203,6 +228,8 @@ const char *reply_property(const struct reply_parser *p, const char *tool, size_
 /* The schema of one parameter of a tool, or NULL. */
 const json_t *reply_parameter(const struct reply_parser *p, const char *tool, const char *key);
 const json_t *reply_parameters(const struct reply_parser *p, const char *tool); /* all, or NULL */
+/* The schema of a property of `schema` or of what that is made of, within root; or NULL. */
+const json_t *reply_member(const json_t *root, const json_t *schema, const char *key);
 /* Schemas that one question about a parameter looks at; what is beyond them says nothing. */
 #define REPLY_MAX_SCHEMAS 4096u
 /* The schema of each property that reply_parameter would find in root or in what it is made of, by
@@ -253,19 +280,25 @@ bool named_byte(struct reply_parser *p, char c);
 void named_finish(struct reply_parser *p);
 
 struct tagged_spec {
-    const char *open, *close;             /* of a block */
-    const char *name_open, *name_close;   /* around the name; NULL: nothing, it is the word there */
-    const char *call_close;               /* or NULL: a call ends where the block does */
-    const char *key_open, *key_close;     /* around a key */
-    const char *value_open, *value_close; /* around a value; value_open may be NULL */
-    bool typed;                           /* value_open is ' string="true">' or "false" */
-    bool lines;                           /* a value stands on lines of its own */
-    bool cdata;                           /* a value may stand in <![CDATA[ ]]> */
-    bool twice;                           /* the name may be written f.f */
+    const char *open, *close;           /* of a block */
+    const char *name_open, *name_close; /* around the name; NULL: nothing, it is the word there */
+    const char *call_close;             /* or NULL: a call ends where the block does */
+    const char *key_open, *key_close;   /* around a key */
+    const char *value_open[REPLY_MAX_VALUE_OPEN]; /* before a value: one of them, or nothing */
+    const char *value_close;                      /* behind a value */
+    bool typed;      /* value_open[0] is before strings, the others are not */
+    bool attributes; /* name_close may have some before it: name" x="1"> */
+    bool lines;      /* a value stands on lines of its own */
+    bool cdata;      /* a value may stand in <![CDATA[ ]]> */
+    bool twice;      /* the name may be written f.f */
 };
 void tagged_enter(struct reply_parser *p, const char *mark);
 bool tagged_byte(struct reply_parser *p, char c);
 void tagged_finish(struct reply_parser *p);
+
+void nested_enter(struct reply_parser *p, const char *mark);
+bool nested_byte(struct reply_parser *p, char c);
+void nested_finish(struct reply_parser *p);
 
 struct loose_spec {
     const char *close; /* or NULL: the block ends where no call follows */

@@ -61,7 +61,7 @@ void reply_content(struct reply_parser *p, const char *s, size_t n)
             buf_char(&p->space, s[i]);
             continue;
         }
-        if (p->begun || !p->thought)
+        if (p->begun || !(p->thought || p->in_answer))
             put(p, REPLY_CONTENT, p->space.data, p->space.len);
         buf_clear(&p->space);
         p->begun = true;
@@ -255,11 +255,17 @@ const json_t *reply_parameters(const struct reply_parser *p, const char *tool)
     return json_object_get(find_tool(p, tool, strlen(tool)), "parameters");
 }
 
+const json_t *reply_member(const json_t *root, const json_t *schema, const char *key)
+{
+    struct search s = {.root = root, .key = key, .left = REPLY_MAX_SCHEMAS};
+    search(&s, schema, FIND_DEPTH);
+    return s.found;
+}
+
 const json_t *reply_parameter(const struct reply_parser *p, const char *tool, const char *key)
 {
-    struct search s = {.root = reply_parameters(p, tool), .key = key, .left = REPLY_MAX_SCHEMAS};
-    search(&s, s.root, FIND_DEPTH);
-    return s.found;
+    const json_t *root = reply_parameters(p, tool);
+    return reply_member(root, root, key);
 }
 
 /* ---- marks ---- */
@@ -328,8 +334,8 @@ static bool may_open(const struct reply_parser *p, const struct reply_mark *m)
 static enum match try_drop(struct reply_parser *p)
 {
     enum match best = MATCH_NONE;
-    for (size_t i = 0; p->drop && i < REPLY_MAX_DROPS && p->drop[i]; i++) {
-        enum match got = match(&p->held, p->drop[i]);
+    for (size_t i = 0; p->drop && i < REPLY_MAX_DROPS; i++) {
+        enum match got = may_open(p, &p->drop[i]) ? match(&p->held, p->drop[i].text) : MATCH_NONE;
         best = got > best ? got : best;
     }
     if (best == MATCH_WHOLE)
@@ -341,7 +347,7 @@ static enum match try_drop(struct reply_parser *p)
  * answer comes back if the answer goes on. */
 static enum match try_answer(struct reply_parser *p)
 {
-    bool opens = p->thought && !p->begun && !p->in_answer;
+    bool opens = (p->thought || p->closed) && !p->begun && !p->in_answer;
     if (!p->answer || !p->answer[0] || !(opens || p->in_answer))
         return MATCH_NONE;
     enum match got = match(&p->held, p->answer[!opens]);
@@ -475,7 +481,7 @@ struct reply_parser *reply_create(const struct reply_config *cfg)
     const struct reply_format *f = cfg->style.format;
     const struct reply_thoughts *thoughts = cfg->thoughts_stay ? NULL : cfg->style.thoughts;
     bool wanted = f && cfg->tools;
-    if (!wanted && !thoughts && !(f && (f->no_text || f->drop[0])))
+    if (!wanted && !thoughts && !(f && (f->no_text || f->drop[0].text)))
         return NULL;
     struct reply_parser *p = mem_zalloc(1, sizeof *p);
     p->calls_wanted = wanted;
@@ -488,6 +494,7 @@ struct reply_parser *reply_create(const struct reply_config *cfg)
     p->no_thoughts = cfg->no_thoughts;
     p->phase = cfg->start.thinking && p->thoughts ? PHASE_THINKING : PHASE_TEXT;
     p->may_think = p->phase == PHASE_TEXT;
+    p->closed = cfg->start.thought;
     if (p->phase == PHASE_TEXT && p->format && p->format->no_text)
         enter(p, "");
     return p;
@@ -505,6 +512,9 @@ void reply_destroy(struct reply_parser *p)
                                 &p->object.name,
                                 &p->object.id,
                                 &p->object.arguments,
+                                &p->nested.name,
+                                &p->nested.tags,
+                                &p->nested.value,
                                 &p->loose.stack,
                                 &p->loose.name,
                                 &p->loose.word,
@@ -516,23 +526,21 @@ void reply_destroy(struct reply_parser *p)
     free(p);
 }
 
+/* Is it the mark, or a part of one that several tokens make up? */
+static bool is_of(const char *mark, const char *token, size_t n)
+{
+    return mark && n > 0 && memmem(mark, strlen(mark), token, n) != NULL;
+}
+
 bool reply_reads(const struct reply_parser *p, const char *token, size_t n)
 {
-    const char *marks[2 * REPLY_MAX_MARKS + 2] = {0};
-    size_t n_marks = 0;
-    for (size_t i = 0; p->drop && i < REPLY_MAX_DROPS && p->drop[i]; i++)
-        if (n > 0 && reply_starts(p->drop[i], token, n)) /* more tokens may make up the rest */
-            return true;
-    for (size_t i = 0; p->format && i < REPLY_MAX_MARKS; i++) {
-        marks[n_marks++] = p->format->open[i].text;
-        marks[n_marks++] = p->format->tokens[i];
-    }
-    marks[n_marks++] = p->thoughts ? p->thoughts->open : NULL;
-    marks[n_marks++] = p->thoughts ? p->thoughts->close : NULL;
-    for (size_t i = 0; i < n_marks; i++)
-        if (marks[i] && strlen(marks[i]) == n && memcmp(marks[i], token, n) == 0)
-            return true;
-    return false;
+    bool reads =
+        p->thoughts && (is_of(p->thoughts->open, token, n) || is_of(p->thoughts->close, token, n));
+    for (size_t i = 0; p->drop && i < REPLY_MAX_DROPS; i++)
+        reads |= is_of(p->drop[i].text, token, n);
+    for (size_t i = 0; p->format && i < REPLY_MAX_MARKS; i++)
+        reads |= is_of(p->format->open[i].text, token, n) || is_of(p->format->tokens[i], token, n);
+    return reads;
 }
 
 bool reply_reasons(const struct reply_parser *p)

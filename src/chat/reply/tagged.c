@@ -1,4 +1,5 @@
-/* Calls with a tag for each argument: Qwen 3.5 and Qwen3-Coder, GLM, DeepSeek since 3.2, MiniMax.
+/* Calls with a tag for each argument: Qwen 3.5 and Qwen3-Coder, GLM, DeepSeek since 3.2, MiniMax
+ * M2, Kimi K3.
  *
  *      OPEN NAME_OPEN name NAME_CLOSE KEY_OPEN key KEY_CLOSE VALUE_OPEN value VALUE_CLOSE ...
  *           CALL_CLOSE  ...  CLOSE
@@ -294,13 +295,15 @@ static size_t once(const struct reply_parser *p, const char *s, size_t n)
 static bool name_byte(struct reply_parser *p, char c)
 {
     struct tagged_state *t = &p->tagged;
-    const char *close = spec_of(p)->name_close;
+    const char *close = spec_of(p)->name_close, *quote;
     buf_char(&p->raw, c);
     size_t n = p->raw.len - t->mark_at;
     bool ends = close ? reply_raw_ends(p, close) : !reply_is_name(&c, 1);
     if (!ends)
         return n <= REPLY_MAX_HEAD || fail_at_last(p);
     n -= close ? strlen(close) : 1;
+    if (spec_of(p)->attributes && (quote = memchr(p->raw.data + t->mark_at, '"', n)))
+        n = (size_t)(quote - (p->raw.data + t->mark_at));
     if (!reply_is_name(p->raw.data + t->mark_at, n))
         return fail_at_last(p);
     buf_clear(&t->name);
@@ -355,7 +358,7 @@ static bool key_byte(struct reply_parser *p, char c)
     if (!reply_raw_ends(p, spec->key_close))
         return p->raw.len <= REPLY_MAX_HEAD || fail_at_last(p);
     buf_add(&t->key, p->raw.data, p->raw.len - strlen(spec->key_close));
-    if (spec->value_open || spec->typed)
+    if (spec->value_open[0])
         go(p, BEFORE_VALUE);
     else
         value_begins(p, reply_only_string(root_of(p), schema_of(p)));
@@ -364,15 +367,14 @@ static bool key_byte(struct reply_parser *p, char c)
 
 static bool before_value_byte(struct reply_parser *p, char c)
 {
-    static const char is_string[] = "string=\"true\">", is_json[] = "string=\"false\">";
     const struct tagged_spec *spec = spec_of(p);
-    const char *const typed[] = {is_string, is_json}, *const open[] = {spec->value_open};
     bool waits;
     buf_char(&p->raw, c);
-    const char *mark = next_mark(p, spec->typed ? typed : open, spec->typed ? 2 : 1, &waits);
+    const char *mark = next_mark(p, spec->value_open, REPLY_MAX_VALUE_OPEN, &waits);
     if (!mark)
         return waits || fail_at_last(p);
-    value_begins(p, spec->typed ? mark == is_string : reply_only_string(root_of(p), schema_of(p)));
+    value_begins(
+        p, spec->typed ? mark == spec->value_open[0] : reply_only_string(root_of(p), schema_of(p)));
     return true;
 }
 

@@ -27,7 +27,7 @@ static const char tools_json[] =
     "\"const\":\"true\"},\"a\":{\"anyOf\":[{\"type\":\"integer\"},{\"type\":\"null\"}]},\"big\":{"
     "\"type\":\"integer\"}}}}}]";
 
-enum flags { THINKING = 1, NO_TOOLS = 2, ONE_CALL = 4, CUT = 8 };
+enum flags { THINKING = 1, NO_TOOLS = 2, ONE_CALL = 4, CUT = 8, CLOSED = 16 };
 
 struct reply_case {
     const char *format, *thoughts; /* NULL: none */
@@ -45,7 +45,7 @@ static inline char *read_reply(const struct reply_case *c, size_t n, const char 
                   c->thoughts ? reply_thoughts_find(c->thoughts) : NULL},
         .tools = c->flags & NO_TOOLS ? NULL : tools,
         .one_call = (c->flags & ONE_CALL) != 0,
-        .start = {.thinking = (c->flags & THINKING) != 0}};
+        .start = {.thinking = (c->flags & THINKING) != 0, .thought = (c->flags & CLOSED) != 0}};
     struct reply_parser *p = reply_create(&cfg);
     assert_non_null(p);
     struct transcript t = {.open = -1};

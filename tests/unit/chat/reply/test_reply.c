@@ -449,6 +449,34 @@ static void test_tokens_of_drops(void **state)
     buf_deinit(&t.text);
 }
 
+/* The same of marks that several tokens make up. */
+static void test_tokens_of_marks(void **state)
+{
+    (void)state;
+    static const char *const pieces[] = {"a",
+                                         "<|close|>",
+                                         "think",
+                                         "<|sep|>",
+                                         "<|open|>",
+                                         "response",
+                                         "<|sep|>",
+                                         "b",
+                                         "<|end_of_msg|>"};
+    const struct reply_config cfg = {
+        .style = {reply_format_find("kimi-k3"), reply_thoughts_find("kimi-k3")},
+        .start = {.thinking = true}};
+    struct reply_parser *p = reply_create(&cfg);
+    struct transcript t = {.open = -1};
+    for (size_t i = 0; i < sizeof pieces / sizeof pieces[0]; i++)
+        if (pieces[i][0] != '<' || reply_reads(p, pieces[i], strlen(pieces[i])))
+            reply_feed(p, pieces[i], strlen(pieces[i]), transcript_event, &t);
+    reply_finish(p, false, transcript_event, &t);
+    transcript_close(&t);
+    assert_string_equal(buf_cstr(&t.text), "R'a' C'b'");
+    reply_destroy(p);
+    buf_deinit(&t.text);
+}
+
 static void test_styles(void **state)
 {
     (void)state;
@@ -468,6 +496,12 @@ static void test_styles(void **state)
         {"<|tool_call:begin|> <|think|> <|end|>", "solar", "solar"},
         {"<|user|> <|end|>", "none", "none"},
         {"':opensource' '<tool_sep{}>'.format()", "hy3", "hy3"},
+        {"'<|open|>' + tag '<|close|>' + tag '<|end_of_msg|>'", "kimi-k3", "kimi-k3"},
+        {"ns = ']<]minimax[>[' ns ~ '<tool_call>' '</mm:think>'", "minimax-m3", "minimax-m3"},
+        {"<tool_calls> <end_of_sentence>", "minimax-m1", "think"},
+        {"<tool_calls>[{}]</tool_calls> <|extra_0|>", "hunyuan", "think"},
+        {"<tool_calls> <answer>", "hunyuan", "think"},
+        {"[{\"name\": \"tool_call_name\", \"arguments\": {}}]", "xlam", "none"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct reply_style s = reply_style_detect(cases[i].source, strlen(cases[i].source));
@@ -477,6 +511,7 @@ static void test_styles(void **state)
     struct reply_style think = {NULL, reply_thoughts_find("think")};
     assert_true(reply_start_of(think, "x<think>\n", 9).thinking);
     assert_false(reply_start_of(think, "<think></think>", 15).thinking);
+    assert_true(reply_start_of(think, "<think></think>\n", 16).thought);
     assert_false(reply_start_of(think, NULL, 0).thinking);
     struct reply_style apriel = {NULL, reply_thoughts_find("apriel")};
     static const char opened[] = "<|begin_assistant|>\nHere are my reasoning steps:\n";
@@ -489,7 +524,7 @@ static void test_styles(void **state)
                          reply_format_find(reply_format_list(n)));
         n++;
     }
-    assert_int_equal(n, 30);
+    assert_int_equal(n, 35);
 }
 
 int main(void)
@@ -504,6 +539,7 @@ int main(void)
         cmocka_unit_test(test_much_white_space),
         cmocka_unit_test(test_nothing_is_held_longer),
         cmocka_unit_test(test_tokens_of_drops),
+        cmocka_unit_test(test_tokens_of_marks),
         cmocka_unit_test(test_styles),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

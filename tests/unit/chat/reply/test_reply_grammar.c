@@ -27,6 +27,8 @@ static const char *const with_tags[] = {"qwen-xml",
                                         "seed",
                                         "minicpm",
                                         "hy3",
+                                        "kimi-k3",
+                                        "minimax-m3",
                                         "gemma",
                                         "muse"};
 
@@ -34,6 +36,20 @@ static const char *const with_tags[] = {"qwen-xml",
 #define MUSE_GET(args)                                                                             \
     " to=get<|message|><atem:function_calls>\n<atem:invoke name=\"get\">\n" args                   \
     "</atem:invoke>\n</atem:function_calls>"
+
+/* Kimi K3's. */
+#define K3_NOTHING "<|close|>response<|sep|>"
+#define K3_GET(args)                                                                               \
+    "<|open|>tools<|sep|><|open|>call tool=\"get\" index=\"1\"<|sep|>" args                        \
+    "<|close|>call<|sep|><|close|>tools<|sep|>"
+#define K3_ARG(key, type, value)                                                                   \
+    "<|open|>argument key=\"" key "\" type=\"" type "\"<|sep|>" value "<|close|>argument<|sep|>"
+
+/* MiniMax M3's. */
+#define M3 "]<]minimax[>["
+#define M3_TAG(name, value) M3 "<" name ">" value M3 "</" name ">"
+#define M3_CALL(name, args)                                                                        \
+    M3 "<tool_call>\n" M3 "<invoke name=\"" name "\">" args M3 "</invoke>\n" M3 "</tool_call>"
 
 static int32_t channel_token(const void *ctx, const char *s, size_t n)
 {
@@ -209,6 +225,31 @@ static void test_goldens(void **state)
          "<tool_call>\n<function=f>\n<parameter=e>\ntwo\n</parameter>\n</function>\n</tool_call>",
          false},
         {"functionary-v3.2", "get\n{}", true},
+        {"xlam", "[{\"name\": \"get\", \"arguments\": {}}]", true},
+        {"xlam", "{\"name\": \"get\", \"arguments\": {}}", false},
+        {"hunyuan", "<tool_calls>[{\"name\": \"get\", \"arguments\": {}}]</tool_calls>", true},
+        {"minimax-m1",
+         "<tool_calls>\n{\"name\": \"get\", \"arguments\": {}}\n{\"name\": \"get\", "
+         "\"arguments\": {}}\n</tool_calls>",
+         true},
+        {"glm", "<tool_call>get</tool_call>", true},
+        {"glm", "<tool_call>get\n</tool_call>\n<tool_call>get</tool_call>", true},
+        {"qwen-xml",
+         "<tool_call>\n<function=f>\n<parameter=s>\nx\n</parameter>\n<parameter=b>\nTrue\n"
+         "</parameter>\n<parameter=e>\ntwo\n</parameter>\n</function>\n</tool_call>",
+         true},
+        {"kimi-k3", K3_NOTHING K3_GET(""), true},
+        {"kimi-k3",
+         "<|open|>response<|sep|>" K3_NOTHING K3_GET("") "<|close|>message<|sep|>",
+         true},
+        {"kimi-k3", K3_GET(""), false},
+        {"kimi-k3", "Hi" K3_NOTHING K3_GET(""), false},
+        {"kimi-k3", K3_NOTHING "<|close|>message<|sep|>", false},
+        {"kimi-k3", K3_NOTHING K3_GET(K3_ARG("q", "number", "1")), false},
+        {"minimax-m3", M3_CALL("get", ""), true},
+        {"minimax-m3", M3_CALL("f", M3_TAG("s", "x") M3_TAG("b", "true") M3_TAG("e", "two")), true},
+        {"minimax-m3", M3_CALL("f", M3_TAG("s", "x")), false},
+        {"minimax-m3", M3_CALL("f", M3_TAG("s", "x") M3_TAG("e", "three")), false},
         {"harmony", "<|channel|>commentary to=functions.get <|constrain|>json<|message|>{}", true},
         {"muse", MUSE_GET(""), true},
         {"muse", MUSE_GET("") "<|eom|><|start|>assistant" MUSE_GET(""), true},
@@ -291,6 +332,17 @@ static void test_optional_bare(void **state)
         {"functionary-v3.2", "all\nI look.>>>get\n{}", true},
         {"functionary-v3.2", "get\n{\"q\": 1}", false},
         {"qwen-xml", "Text <function=f>", false},
+        {"kimi-k3", "<|open|>response<|sep|>Hello" K3_NOTHING "<|close|>message<|sep|>", true},
+        {"kimi-k3", "Hello" K3_NOTHING, true},
+        {"kimi-k3", "I look." K3_NOTHING K3_GET(""), true},
+        {"kimi-k3", "I look." K3_NOTHING K3_GET(K3_ARG("q", "number", "1")), false},
+        {"kimi-k3", "I look." K3_GET(""), false},
+        {"minimax-m3", "Hello", true},
+        {"minimax-m3", "I look." M3_CALL("get", ""), true},
+        {"minimax-m3", "I look." M3_CALL("get", M3_TAG("q", "1")), false},
+        {"minimax-m3", M3_CALL("f", M3_TAG("b", "false")), true}, /* f is not strict */
+        {"xlam", "[{\"name\": \"get\", \"arguments\": {}}]", true},
+        {"xlam", "[{\"name\": \"get\", \"arguments\": {\"q\": 1}}]", false},
     };
     json_t *tools = json_loads(tools_json, 0, NULL);
     static const bool strict[] = {false, true};
@@ -323,6 +375,10 @@ static void test_content_or_calls(void **state)
         {"harmony", "<|channel|>commentary to=functions.get <|constrain|>json<|message|>{}", true},
         {"lfm2", "<|tool_call_start|>[get()]<|tool_call_end|>", true},
         {"lfm2", "7", true},
+        {"kimi-k3", "<|open|>response<|sep|>42", true},
+        {"kimi-k3", "42" K3_NOTHING "<|close|>message<|sep|>", true},
+        {"kimi-k3", "4a" K3_NOTHING, false},
+        {"kimi-k3", K3_NOTHING K3_GET(""), true},
     };
     json_t *tools = json_loads(tools_json, 0, NULL);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -338,6 +394,58 @@ static void test_content_or_calls(void **state)
             fail_msg("%s: %s", cases[i].format, cases[i].text);
         grammar_release(g);
     }
+    json_decref(tools);
+}
+
+/* Objects and arrays have tags of their own, by what the schema says of them. */
+static void test_nested_schemas(void **state)
+{
+    (void)state;
+    json_t *tools = json_loads(
+        "[{\"function\":{\"name\":\"f\",\"parameters\":{\"type\":\"object\",\"properties\":{\"o\":{"
+        "\"type\":\"object\",\"properties\":{\"k\":{\"$ref\":\"#/$defs/k\"},\"s\":{\"type\":"
+        "\"string\"}},\"required\":[\"k\"]},\"l\":{\"type\":\"array\",\"items\":{\"type\":"
+        "\"integer\"},"
+        "\"minItems\":1,\"maxItems\":2},\"u\":{\"type\":\"array\",\"items\":{\"enum\":[1,2]},"
+        "\"uniqueItems\":true},\"n\":{\"$ref\":\"#/$defs/"
+        "n\"}},\"$defs\":{\"k\":{\"enum\":[\"a\",\"b\"]},"
+        "\"n\":{\"type\":\"object\",\"properties\":{\"n\":{\"$ref\":\"#/$defs/n\"}}}}}}}]",
+        0,
+        NULL);
+    static const struct {
+        const char *args, *want; /* NULL: it does not conform */
+    } cases[] = {
+        {"", "{}"},
+        {M3_TAG("o", M3_TAG("k", "a") M3_TAG("s", "x\n<y>")),
+         "{\"o\":{\"k\":\"a\",\"s\":\"x\\n<y>\"}}"},
+        {M3_TAG("o", M3_TAG("k", "c")), NULL},
+        {M3_TAG("o", M3_TAG("s", "x")), NULL},
+        {M3_TAG("o", "{\"k\": \"a\"}"), NULL},
+        {M3_TAG("l", M3_TAG("item", "1") M3_TAG("item", "2")), "{\"l\":[1,2]}"},
+        {M3_TAG("l", ""), NULL},
+        {M3_TAG("l", M3_TAG("item", "1") M3_TAG("item", "2") M3_TAG("item", "3")), NULL},
+        {M3_TAG("l", M3_TAG("item", "x")), NULL},
+        {M3_TAG("u", "[1, 2]"), "{\"u\":[1,2]}"},
+        {M3_TAG("u", "[1, 1]"), NULL},
+        {M3_TAG("n", M3_TAG("n", "")), "{\"n\":{\"n\":{}}}"},
+    };
+    assert_non_null(tools);
+    const struct reply_grammar r = {
+        .style = {reply_format_find("minimax-m3"), NULL}, .tools = tools, .required = true};
+    struct err_info e = {0};
+    struct grammar *g = compile(&r, &e);
+    if (!g)
+        fail_msg("%s", e.text);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct buf text = {0};
+        buf_printf(&text, M3_CALL("f", "%s"), cases[i].args);
+        if (accepts(g, buf_cstr(&text)) != (cases[i].want != NULL))
+            fail_msg("%s", cases[i].args);
+        if (cases[i].want)
+            must_be_read_as(&r, buf_cstr(&text), json_loads(cases[i].want, 0, NULL));
+        buf_deinit(&text);
+    }
+    grammar_release(g);
     json_decref(tools);
 }
 
@@ -365,10 +473,10 @@ static void test_tagged_schemas(void **state)
         {"lfm2", "<|tool_call_start|>[f(z=\"12345\", c=\"1\", more=1)]<|tool_call_end|>", true},
         {"lfm2", "<|tool_call_start|>[f(z=\"1234\", more=1)]<|tool_call_end|>", false},
         {"lfm2", "<|tool_call_start|>[f(z=\"12345\")]<|tool_call_end|>", false},
-        {"gemma", "<|tool_call>call:f{z:<|\"|>12345<|\"|>,more:[true]}<tool_call|>", true},
-        {"gemma", "<|tool_call>call:f{z:<|\"|>12<|\"|>,more:1}<tool_call|>", false},
+        {"gemma", "<|tool_call>call:f{more:[true],z:<|\"|>12345<|\"|>}<tool_call|>", true},
+        {"gemma", "<|tool_call>call:f{more:1,z:<|\"|>12<|\"|>}<tool_call|>", false},
         {"gemma",
-         "<|tool_call>call:f{z:<|\"|>12345<|\"|>,c:<|\"|>3<|\"|>,more:1}<tool_call|>",
+         "<|tool_call>call:f{c:<|\"|>3<|\"|>,more:1,z:<|\"|>12345<|\"|>}<tool_call|>",
          false},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -676,34 +784,85 @@ static void test_tokens(void **state)
     json_decref(tools);
 }
 
-static const char *const muse_marks[] = {"<|start|>", "<|message|>", "<|eom|>", "<|eot|>"};
+/* Up to four marks, which have the tokens from CONTROL on. */
+static const char *const muse_marks[4] = {"<|start|>", "<|message|>", "<|eom|>", "<|eot|>"};
+static const char *const kimi_marks[4] = {"<|open|>", "<|close|>", "<|sep|>"};
+static const char *const minimax_marks[4] = {M3, "<tool_call>", "</tool_call>", "</mm:think>"};
+static const char *const gemma_marks[4] = {
+    "<|channel>", "<channel|>", "<|tool_call>", "<tool_call|>"};
 
-/* The marks have the tokens from CONTROL on. */
-static int32_t muse_token(const void *ctx, const char *s, size_t n)
+/* ctx: marks. */
+static int32_t mark_token(const void *ctx, const char *s, size_t n)
 {
-    (void)ctx;
-    for (int32_t i = 0; i < 4; i++)
-        if (strlen(muse_marks[i]) == n && memcmp(s, muse_marks[i], n) == 0)
+    const char *const *marks = ctx;
+    for (int32_t i = 0; i < 4 && marks[i]; i++)
+        if (strlen(marks[i]) == n && memcmp(s, marks[i], n) == 0)
             return CONTROL + i;
     return -1;
 }
 
 /* Does text conform, each of its marks a token? */
-static bool accepts_marks(struct grammar *g, const char *text)
+static bool accepts_marks(struct grammar *g, const char *const *marks, const char *text)
 {
     struct grammar_state *s = grammar_state_create(g);
     bool ok = true;
     while (*text && ok) {
-        const char *end = strstr(text, "|>");
-        size_t n = end ? (size_t)(end + 2 - text) : 1;
-        int32_t id = muse_token(NULL, text, n);
-        n = id < 0 ? 1 : n;
-        ok = grammar_accept(s, id < 0 ? (uint8_t)*text : id, w.scratch) != GRAMMAR_REFUSED;
+        int32_t id = (uint8_t)*text;
+        size_t n = 1;
+        for (int32_t i = 0; i < 4 && marks[i]; i++)
+            if (strncmp(text, marks[i], strlen(marks[i])) == 0) {
+                id = CONTROL + i;
+                n = strlen(marks[i]);
+            }
+        ok = grammar_accept(s, id, w.scratch) != GRAMMAR_REFUSED;
         text += n;
     }
     ok = ok && grammar_complete(s);
     grammar_state_destroy(s);
     return ok;
+}
+
+/* Marks that several tokens make up, and marks that begin with the same token. */
+static void test_tokens_in_marks(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *format;
+        const char *const *marks;
+        bool thinking;
+        const char *text;
+    } cases[] = {
+        {"kimi-k3", kimi_marks, true, "Hm.<|close|>think<|sep|>" K3_NOTHING K3_GET("")},
+        {"kimi-k3",
+         kimi_marks,
+         false,
+         "<|open|>think<|sep|>Hm.<|close|>think<|sep|>" K3_NOTHING K3_GET("")},
+        {"minimax-m3", minimax_marks, true, "Hm.</mm:think>" M3_CALL("get", "")},
+        {"minimax-m3", minimax_marks, false, "</mm:think>" M3_CALL("get", "")},
+        {"gemma",
+         gemma_marks,
+         false,
+         "<|channel>thought\nHm.\n<channel|><|tool_call>call:get{}<tool_call|>"},
+    };
+    static const char *const none[4] = {NULL};
+    json_t *tools = json_loads(tools_json, 0, NULL);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const char *format = cases[i].format;
+        const struct reply_grammar r = {
+            .style = {reply_format_find(format), reply_thoughts_find(format)},
+            .start = {.thinking = cases[i].thinking},
+            .tools = tools,
+            .required = true,
+            .token = mark_token,
+            .ctx = cases[i].marks};
+        struct grammar *g = compile(&r, NULL);
+        assert_non_null(g);
+        if (!accepts_marks(g, cases[i].marks, cases[i].text) ||
+            accepts_marks(g, none, cases[i].text))
+            fail_msg("%s: %s", format, cases[i].text);
+        grammar_release(g);
+    }
+    json_decref(tools);
 }
 
 /* Muse's marks are tokens around and between calls, and not to be spelt out within them. */
@@ -731,11 +890,12 @@ static void test_muse_tokens(void **state)
                               .tools = tools,
                               .required = true,
                               .parallel = true,
-                              .token = muse_token};
+                              .token = mark_token,
+                              .ctx = muse_marks};
     struct grammar *g = compile(&r, NULL);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct counts c;
-        if (accepts_marks(g, cases[i].text) != (cases[i].n_calls > 0))
+        if (accepts_marks(g, muse_marks, cases[i].text) != (cases[i].n_calls > 0))
             fail_msg("%s", cases[i].text);
         assert_false(accepts(g, cases[i].text)); /* spelt out */
         read_back(&r, cases[i].text, strlen(cases[i].text), &c);
@@ -817,6 +977,7 @@ int main(void)
         cmocka_unit_test(test_optional),
         cmocka_unit_test(test_optional_bare),
         cmocka_unit_test(test_content_or_calls),
+        cmocka_unit_test(test_nested_schemas),
         cmocka_unit_test(test_tagged_schemas),
         cmocka_unit_test(test_tagged_texts),
         cmocka_unit_test(test_bounded_texts),
@@ -827,6 +988,7 @@ int main(void)
         cmocka_unit_test(test_many_read_alike),
         cmocka_unit_test(test_tokens),
         cmocka_unit_test(test_muse_tokens),
+        cmocka_unit_test(test_tokens_in_marks),
         cmocka_unit_test(test_muse_bounded),
         cmocka_unit_test(test_recursion),
         cmocka_unit_test(test_errors),

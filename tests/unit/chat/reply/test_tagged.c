@@ -246,6 +246,89 @@ static void test_values_never_closed(void **state)
     CHECK_ALL(cases);
 }
 
+/* Kimi K3: sections of a message, and the type of a value in its tag. */
+#define K3(tag) "<|open|>" tag "<|sep|>"
+#define K3_END(tag) "<|close|>" tag "<|sep|>"
+#define K3_SAYS(text) K3("response") text K3_END("response")
+#define K3_CALL(name, args) K3("call tool=\"" name "\" index=\"1\"") args K3_END("call")
+#define K3_ARG(key, type, value)                                                                   \
+    K3("argument key=\"" key "\" type=\"" type "\"") value K3_END("argument")
+#define K3_MESSAGE K3_END("message")
+
+static void test_kimi_k3(void **state)
+{
+    (void)state;
+    static const struct reply_case cases[] = {
+        {"kimi-k3",
+         "kimi-k3",
+         "Hm, <|close|> it." K3_END("think") K3_SAYS("Hello.\n<b>") K3_MESSAGE,
+         "R'Hm, <|close|> it.' C'Hello.\n<b>'",
+         THINKING | NO_TOOLS},
+        {"kimi-k3", "kimi-k3", "Hello" K3_END("response") K3_MESSAGE, "C'Hello'", 0},
+        {"kimi-k3",
+         "kimi-k3",
+         K3_END("think") K3_SAYS("I look.") K3("tools")
+             K3_CALL("f",
+                     K3_ARG("s", "string", "a\n\"b\" <|close|>argument")
+                         K3_ARG("n", "number", "-1.5") K3_ARG("b", "boolean", "true")
+                             K3_ARG("o", "object", "{\"a\": [1]}") K3_ARG("i", "null", "null"))
+                 K3_CALL("get_weather", "") K3_END("tools") K3_MESSAGE,
+         "C'I look.' B0 f A'{\"s\": \"a\\n\\\"b\\\" <|close|>argument\", \"n\": -1.5, \"b\": true, "
+         "\"o\": {\"a\": [1]}, \"i\": null}' E B1 get_weather A'{}' E",
+         THINKING},
+        /* the tag says what it is, where the schema does not; it is read by the schema else */
+        {"kimi-k3",
+         NULL,
+         K3_SAYS("") K3("tools")
+             K3_CALL("f",
+                     K3_ARG("free", "string", "12") K3_ARG("more", "array", "[12]")
+                         K3_ARG("n", "number", "many") K3_ARG("o", "object", "{a")) K3_END("tools"),
+         "B0 f A'{\"free\": \"12\", \"more\": [12], \"n\": \"many\", \"o\": \"{a\"}' E",
+         0},
+        /* closing tags within a value; none at the end */
+        {"kimi-k3",
+         NULL,
+         K3("tools") K3_CALL("f", K3_ARG("s", "string", "x" K3_END("argument") " y")),
+         "B0 f A'{\"s\": \"x<|close|>argument<|sep|> y\"}' E",
+         0},
+        /* no calls */
+        {"kimi-k3",
+         NULL,
+         K3_SAYS("the tools tag, " K3("tools") " and so on"),
+         "C'the tools tag, <|open|>tools<|sep|> and so on'",
+         0},
+        {"kimi-k3",
+         NULL,
+         K3("tools") K3("call name=\"f\"") K3_END("tools"),
+         "C'<|open|>tools<|sep|><|open|>call name=\"f\"<|sep|><|close|>tools<|sep|>'",
+         0},
+        {"kimi-k3",
+         NULL,
+         K3("tools") K3_CALL("a b", "") K3_END("tools"),
+         "C'<|open|>tools<|sep|><|open|>call tool=\"a b\" index=\"1\"<|sep|><|close|>call<|sep|>"
+         "<|close|>tools<|sep|>'",
+         0},
+        {"kimi-k3",
+         NULL,
+         K3("tools") K3("call tool=\"f\" index=\"1\"")
+             K3("argument key=\"s\" type=\"string\"") "ab<|clo",
+         "B0 f A'{\"s\": \"ab<|clo'",
+         CUT},
+        /* reasoning that was not closed */
+        {"kimi-k3",
+         "kimi-k3",
+         "Hm." K3("tools") K3_CALL("f", "") K3_END("tools"),
+         "R'Hm.' B0 f A'{}' E",
+         THINKING},
+        {"kimi-k3",
+         NULL,
+         K3("tools") K3_CALL("f", "") K3_CALL("python", "") K3_END("tools"),
+         "B0 f A'{}' E",
+         ONE_CALL},
+    };
+    CHECK_ALL(cases);
+}
+
 /* Options that refer to one another: as many ways through them as 2000 to the power of 4. */
 static void test_options_in_a_circle(void **state)
 {
@@ -290,6 +373,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_options_in_a_circle),
         cmocka_unit_test(test_tagged),
+        cmocka_unit_test(test_kimi_k3),
         cmocka_unit_test(test_tagged_types),
         cmocka_unit_test(test_closing_tags_in_values),
         cmocka_unit_test(test_values_never_closed),

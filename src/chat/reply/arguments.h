@@ -1,0 +1,52 @@
+/* What the schema of a tool says of its arguments; for the grammars of calls (arguments.c, tags.c).
+ */
+#ifndef WEIR_CHAT_REPLY_ARGUMENTS_H
+#define WEIR_CHAT_REPLY_ARGUMENTS_H
+
+#include "chat/reply/frame.h"
+
+enum { MAX_KEY = 64, MAX_NESTING = 32 };
+
+struct argument {
+    const char *key;
+    json_t *schema; /* merged: no $ref and no allOf at its root; json_true: any value */
+    bool required;
+    uint32_t depth; /* within values of values */
+};
+
+struct arguments {
+    struct argument *list;
+    size_t n;
+};
+
+/* ---- arguments.c ---- */
+
+/* The part with what it refers to within root, by $ref and allOf, in one object; definitions stay
+ * beside it. The caller's reference; NULL with an error kept by the builder. */
+json_t *arguments_merged(const struct maker *m,
+                         const json_t *root,
+                         const json_t *part,
+                         const char *at);
+/* Does nothing bound the members but what each of them says? */
+bool arguments_counts_fit(const json_t *schema);
+/* The properties in their order, then those that are required and not described. False, with an
+ * error, where they are said in another way. To be freed in both cases. */
+bool arguments_collect(const struct maker *m,
+                       const json_t *schema,
+                       size_t tool,
+                       struct arguments *out);
+void arguments_deinit(const struct arguments *a);
+/* A number of the schema's, at most 10000; `absent` where there is none. */
+uint32_t arguments_count(const json_t *schema, const char *key, uint32_t absent);
+/* The argument as JSON. */
+grammar_node arguments_json(const struct maker *m, const struct argument *a, size_t tool);
+
+/* ---- tags.c ---- */
+
+/* May a value be a string? Then in tags it is plain text, without quotes. */
+bool tags_may_be_string(const json_t *schema, int depth);
+/* Any arguments: keys of sensible bytes, and values that end with the closing tag. */
+grammar_node tags_any(const struct maker *m);
+grammar_node tags_arguments(const struct maker *m, const struct arguments *a, size_t tool);
+
+#endif

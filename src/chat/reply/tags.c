@@ -1,0 +1,238 @@
+/* Arguments with a tag for each, by the schema of the tool: values that may be strings are plain
+ * text in their tags, others JSON, or have tags within them. */
+#include "chat/reply/arguments.h"
+#include "chat/reply/internal.h"
+
+#include "base/mem.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool tags_may_be_string(const json_t *schema, int depth)
+{
+    const json_t *type = json_object_get(schema, "type"), *any = json_object_get(schema, "anyOf");
+    any = any ? any : json_object_get(schema, "oneOf");
+    if (json_is_string(type))
+        return strcmp(json_string_value(type), "string") == 0;
+    for (size_t i = 0; i < json_array_size(type); i++) {
+        const char *s = json_string_value(json_array_get(type, i));
+        if (s && strcmp(s, "string") == 0)
+            return true;
+    }
+    if (json_is_array(type))
+        return false;
+    for (size_t i = 0; depth > 0 && i < json_array_size(any); i++)
+        if (tags_may_be_string(json_array_get(any, i), depth - 1))
+            return true;
+    return depth == 0 || json_array_size(any) == 0;
+}
+
+/* Is it an enumeration without a string in it? */
+static bool lists_no_string(const json_t *schema)
+{
+    const json_t *one = json_object_get(schema, "const"), *list = json_object_get(schema, "enum");
+    bool any = json_is_string(one);
+    for (size_t i = 0; !one && i < json_array_size(list); i++)
+        any |= json_is_string(json_array_get(list, i));
+    return (one || json_array_size(list) > 0) && !any;
+}
+
+/* Can the text stand in a tag, up to its end? */
+static bool stands(const struct maker *m, const char *s)
+{
+    bool ok = !strstr(s, m->f->value_end[0]);
+    for (size_t i = 0; i < MAX_BANS; i++)
+        ok = ok && !(m->f->ban[i] && strstr(s, m->f->ban[i]));
+    return ok;
+}
+
+/* Do tags say of a value whether it is a string? */
+static bool is_typed(const struct maker *m)
+{
+    return strcmp(m->f->text[0], m->f->json[0]) != 0;
+}
+
+/* Is the text read as the string that it is? */
+static bool reads_as_string(const struct maker *m, const json_t *schema, const char *s, size_t n)
+{
+    struct buf json = {0};
+    reply_value_json(schema, schema, s, n, &json);
+    bool ok = is_typed(m) || json.data[0] == '"';
+    buf_deinit(&json);
+    return ok;
+}
+
+/* One of the values of an enumeration, strings as plain text; false if none can stand in a tag.
+ * What reads as something else is left out, but where nothing would be left. */
+static bool choice_of(const struct maker *m, const json_t *schema, grammar_node *out)
+{
+    json_t *one = json_object_get(schema, "const"), *list = json_object_get(schema, "enum");
+    json_t *values = one ? json_pack("[O]", one) : json_incref(list);
+    size_t n = json_array_size(values), kept = 0, n_misread = 0;
+    grammar_node *nodes = mem_zalloc(2 * n + 1, sizeof *nodes), *misread = nodes + n;
+    for (size_t i = 0; i < n; i++) {
+        const json_t *v = json_array_get(values, i);
+        const char *s = json_string_value(v);
+        char *text = s ? NULL : json_dumps(v, JSON_ENCODE_ANY | JSON_REAL_PRECISION(17));
+        if (text || stands(m, s)) {
+            size_t n_s = text ? strlen(text) : json_string_length(v);
+            bool ok = text ? !is_typed(m) : reads_as_string(m, schema, s, n_s);
+            *(ok ? &nodes[kept++] : &misread[n_misread++]) =
+                grammar_literal(m->b, text ? text : s, n_s);
+        }
+        free(text);
+    }
+    bool any = kept + n_misread > 0;
+    *out = kept ? grammar_alt(m->b, (uint32_t)kept, nodes)
+                : grammar_alt(m->b, (uint32_t)n_misread, misread);
+    free(nodes);
+    json_decref(values);
+    return any;
+}
+
+/* Plain text that ends with the closing tag, kept to what the schema says of strings where an
+ * automaton for that is not too large. */
+static grammar_node tagged_text(const struct maker *m, const struct argument *a, size_t tool)
+{
+    char where[160];
+    const char *end = m->f->value_end[0], *ban = m->f->ban[0];
+    const char *without = ban && strstr(end, ban) ? ban : end;
+    grammar_node text;
+    snprintf(where, sizeof where, "/tools/%zu/function/parameters/properties/%.64s", tool, a->key);
+    if (!m->f->cdata && grammar_plain_string(m->b, a->schema, where, without, &text))
+        return SEQ(m->b, text, frame_piece(m, end));
+    return frame_text_until(m, end, m->f->ban);
+}
+
+/* What stands behind the first piece that ends a value. */
+static grammar_node behind_value(const struct maker *m, const struct argument *a)
+{
+    if (!m->f->nested)
+        return frame_pieces_from(m, m->f->value_end, 1);
+    return SEQ(m->b,
+               grammar_literal(m->b, "</", 2),
+               grammar_literal(m->b, a->key, strlen(a->key)),
+               grammar_literal(m->b, ">", 1));
+}
+
+static grammar_node value_of(const struct maker *m, const struct argument *a, size_t tool);
+
+/* KEY key TEXT or JSON value VALUE_END */
+static grammar_node tagged_argument(const struct maker *m, const struct argument *a, size_t tool)
+{
+    grammar_node value;
+    bool text = tags_may_be_string(a->schema, 4) && !lists_no_string(a->schema);
+    if (text && !choice_of(m, a->schema, &value))
+        value = tagged_text(m, a, tool);
+    else
+        value = SEQ(m->b, text ? value : value_of(m, a, tool), frame_piece(m, m->f->value_end[0]));
+    return SEQ(m->b,
+               frame_pieces(m, m->f->key),
+               grammar_literal(m->b, a->key, strlen(a->key)),
+               frame_pieces(m, text ? m->f->text : m->f->json),
+               value,
+               behind_value(m, a));
+}
+
+/* ---- tags within values ---- */
+
+enum { MAX_TAGS_DEPTH = 5 }; /* what is deeper is JSON: a schema may refer to itself */
+
+/* Does the schema say of a value what tags cannot be kept to? */
+static bool says_more(const json_t *schema)
+{
+    static const char *const more[] = {"enum",
+                                       "const",
+                                       "anyOf",
+                                       "oneOf",
+                                       "if",
+                                       "not",
+                                       "dependentRequired",
+                                       "dependentSchemas",
+                                       "uniqueItems",
+                                       "contains",
+                                       "prefixItems"};
+    for (size_t i = 0; i < sizeof more / sizeof more[0]; i++)
+        if (json_object_get(schema, more[i]))
+            return true;
+    return false;
+}
+
+/* A tag "item" for each element. */
+static grammar_node elements(const struct maker *m, const struct argument *a, size_t tool)
+{
+    struct argument item = {"item",
+                            arguments_merged(m, a->schema, json_object_get(a->schema, "items"), ""),
+                            false,
+                            a->depth + 1};
+    grammar_node node = item.schema ? tagged_argument(m, &item, tool) : grammar_never(m->b);
+    json_decref(item.schema);
+    return grammar_repeat(m->b,
+                          node,
+                          arguments_count(a->schema, "minItems", 0),
+                          arguments_count(a->schema, "maxItems", GRAMMAR_NO_LIMIT));
+}
+
+/* A tag for each member. */
+static grammar_node members(const struct maker *m, const struct argument *a, size_t tool)
+{
+    struct arguments own = {0};
+    bool ok = arguments_collect(m, a->schema, tool, &own);
+    for (size_t i = 0; i < own.n; i++)
+        own.list[i].depth = a->depth + 1;
+    grammar_node node = ok ? tags_arguments(m, &own, tool) : grammar_never(m->b);
+    arguments_deinit(&own);
+    return node;
+}
+
+/* Templates print values as Python does. */
+static grammar_node any_boolean(const struct maker *m)
+{
+    static const struct grammar_text words[] = {
+        {"true", 4}, {"false", 5}, {"True", 4}, {"False", 5}};
+    return grammar_choice(m->b, sizeof words / sizeof words[0], words);
+}
+
+/* A value that is no string. */
+static grammar_node value_of(const struct maker *m, const struct argument *a, size_t tool)
+{
+    const char *type = json_string_value(json_object_get(a->schema, "type"));
+    if (type && strcmp(type, "boolean") == 0 && !says_more(a->schema))
+        return any_boolean(m);
+    if (!m->f->nested || !type || a->depth >= MAX_TAGS_DEPTH || says_more(a->schema))
+        return arguments_json(m, a, tool);
+    if (strcmp(type, "array") == 0 && json_is_object(json_object_get(a->schema, "items")))
+        return elements(m, a, tool);
+    if (strcmp(type, "object") == 0 && json_object_get(a->schema, "properties") &&
+        arguments_counts_fit(a->schema))
+        return members(m, a, tool);
+    return arguments_json(m, a, tool);
+}
+
+grammar_node tags_any(const struct maker *m)
+{
+    static const struct grammar_range plain[] = {
+        {0x21, 0x21}, {0x23, 0x3b}, {0x3d, 0x3d}, {0x3f, 0x10ffff}}; /* no space, ", < or > */
+    const struct frame *f = m->f;
+    grammar_node key = grammar_repeat(m->b, grammar_chars(m->b, 4, plain), 1, MAX_KEY);
+    grammar_node open = frame_pieces(m, f->text);
+    if (is_typed(m))
+        open = grammar_alt(m->b, 2, (grammar_node[]){open, frame_pieces(m, f->json)});
+    grammar_node value = SEQ(
+        m->b, frame_text_until(m, f->value_end[0], f->ban), frame_pieces_from(m, f->value_end, 1));
+    return grammar_repeat(
+        m->b, SEQ(m->b, frame_pieces(m, f->key), key, open, value), 0, GRAMMAR_NO_LIMIT);
+}
+
+grammar_node tags_arguments(const struct maker *m, const struct arguments *a, size_t tool)
+{
+    grammar_node all = grammar_empty(m->b);
+    for (size_t i = 0; i < a->n; i++) {
+        grammar_node one = tagged_argument(m, &a->list[i], tool);
+        if (!a->list[i].required)
+            one = grammar_optional(m->b, one);
+        all = SEQ(m->b, all, one);
+    }
+    return all;
+}
