@@ -412,7 +412,7 @@ static unsigned excepted(const char *file)
 static uint32_t try_template(const char *folder, const char *file)
 {
     static char source[1 << 18];
-    char path[600];
+    char path[800];
     snprintf(path, sizeof path, "%s/%s", folder, file);
     FILE *f = fopen(path, "rb");
     assert_non_null(f);
