@@ -56,6 +56,9 @@ REPLIES = [
     ("minimax-m1", f"<tool_calls>\n{CALL}\n{CALL}\n</tool_calls>"),
     ("hunyuan", f"<think>\na\n</think>\n<answer>\n助手：b<tool_calls>[{CALL}]</tool_calls></answer>"),
     ("xlam", f"[{CALL}, {CALL}]"),
+    ("functiongemma", "<start_function_call>call:f{s:<escape>x<escape>,n:[1]}<end_function_call>"),
+    ("olmo3", '<function_calls>f(s="x", n=null)\nf()</function_calls>'),
+    ("ernie", f"<think>a</think>\n<response>\nb\n</response>\n<tool_call>\n{CALL}\n</tool_call>"),
 ]
 FORMATS = re.findall(r'^    {\.name = "([^"]+)"', (Path(__file__).resolve().parents[2] /
                      "src/chat/reply/formats.c").read_text(), re.M)

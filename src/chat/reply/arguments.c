@@ -268,11 +268,9 @@ static grammar_node any_named(const struct maker *m)
 
 /* ---- Gemma 4 ---- */
 
-static const char gemma_quote[] = "<|\"|>";
-
 static grammar_node gemma_string(const struct maker *m)
 {
-    return SEQ(m->b, frame_piece(m, gemma_quote), frame_text_until(m, gemma_quote, NULL));
+    return SEQ(m->b, frame_piece(m, m->f->gemma), frame_text_until(m, m->f->gemma, NULL));
 }
 
 /* Number, true, false, null. */
@@ -386,9 +384,9 @@ static grammar_node gemma_choice(const struct maker *m, const json_t *values, si
                 fail(m, tool, NULL, "enum of objects is not supported with this model's calls");
         else if (s)
             nodes[i] = SEQ(m->b,
-                           frame_piece(m, gemma_quote),
+                           frame_piece(m, m->f->gemma),
                            grammar_literal(m->b, s, json_string_length(v)),
-                           frame_piece(m, gemma_quote));
+                           frame_piece(m, m->f->gemma));
         else
             nodes[i] = grammar_literal(m->b, text ? text : "null", strlen(text ? text : "null"));
         free(text);
@@ -426,8 +424,8 @@ static grammar_node gemma_type(
     if (strcmp(type, "string") == 0) {
         grammar_node text;
         snprintf(where, sizeof where, "/tools/%zu/function/parameters", tool);
-        if (grammar_plain_string(m->b, s, where, gemma_quote, &text))
-            return SEQ(m->b, frame_piece(m, gemma_quote), text, frame_piece(m, gemma_quote));
+        if (grammar_plain_string(m->b, s, where, m->f->gemma, &text))
+            return SEQ(m->b, frame_piece(m, m->f->gemma), text, frame_piece(m, m->f->gemma));
         return gemma_string(m);
     }
     json_t *one = json_copy((json_t *)s);

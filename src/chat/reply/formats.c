@@ -125,7 +125,10 @@ static const struct named_spec solar = {.section = "<|tool_calls|>",
 
 static const struct loose_spec lfm2 = {.close = "<|tool_call_end|>"};
 static const struct loose_spec pythonic = {.bare = true};
-static const struct loose_spec gemma = {.close = "<tool_call|>", .gemma = true};
+static const struct loose_spec olmo3 = {.close = "</function_calls>"};
+static const struct loose_spec gemma = {.close = "<tool_call|>", .quote = "<|\"|>"};
+static const struct loose_spec functiongemma = {.close = "<end_function_call>",
+                                                .quote = "<escape>"};
 
 static const struct tagged_spec qwen = {.open = "<tool_call>",
                                         .close = "</tool_call>",
@@ -228,6 +231,12 @@ const struct reply_format reply_formats[] = {
      .spec = &in_tool_call,
      .open = {{"<tool_call>", false}},
      .tokens = {"</tool_call>"},
+     OBJECT},
+    {.name = "ernie",
+     .spec = &in_tool_call,
+     .open = {{"<tool_call>", false}},
+     .tokens = {"</tool_call>"},
+     .answer = {"<response>", "</response>"},
      OBJECT},
     {.name = "llama3", .spec = &bare, .open = {{"<|python_tag|>", false}, {"{", true}}, OBJECT},
     {.name = "mistral",
@@ -367,6 +376,16 @@ const struct reply_format reply_formats[] = {
               {"<|channel>thought\n<channel|>", false},
               {"<|channel>thought<channel|>", false}},
      LOOSE},
+    {.name = "functiongemma",
+     .spec = &functiongemma,
+     .open = {{"<start_function_call>", false}},
+     .tokens = {"<end_function_call>", "<escape>"},
+     LOOSE},
+    {.name = "olmo3",
+     .spec = &olmo3,
+     .open = {{"<function_calls>", false}},
+     .tokens = {"</function_calls>"},
+     LOOSE},
     {.name = "seed",
      .spec = &seed,
      .open = {{"<seed:tool_call>", false}},
@@ -447,6 +466,8 @@ static const struct {
     {"qwen-xml", {"<function=", "<parameter="}},
     {"glm", {"<tool_call>", "<arg_key>"}},
     {"gemma", {"<|tool_call>call:", NULL}},
+    {"functiongemma", {"<start_function_call>", NULL}},
+    {"olmo3", {"<function_calls>", "<functions>"}},
     {"deepseek-v3.2", {"｜DSML｜", "function_calls>"}},
     {"deepseek-v4", {"｜DSML｜", "tool_calls>"}},
     {"deepseek", {TOOL_CALLS_BEGIN, NULL}},
@@ -472,6 +493,7 @@ static const struct {
     {"hunyuan", {"<tool_calls>", "<|extra_0|>"}},
     {"apriel", {"<tool_calls>", NULL}},
     {"xlam", {"[{\"name\": \"tool_call_name\"", NULL}},
+    {"ernie", {"<tool_call>", "</response>"}},
     {"hermes", {"<tool_call>", "arguments"}},
     {"llama3", {"<|start_header_id|>ipython", NULL}},
     {"llama3", {"<|header_start|>ipython", NULL}},

@@ -26,9 +26,10 @@ struct frame {
      * the first if that is part of it */
     const char *ban[MAX_BANS];
     bool cdata; /* all of them, so that the schema cannot bound it */
-    /* arguments as a=1, b="x"; or as {a:1,b:<|"|>x<|"|>}; or with tags that are their names, also
-     * within values, of which value_end is then the part before the name */
-    bool named, gemma, nested;
+    /* arguments as a=1, b="x"; or with tags that are their names, also within values, of which
+     * value_end is then the part before the name; or as {a:1,b:<|"|>x<|"|>}, with this quote */
+    bool named, nested;
+    const char *gemma;
 };
 
 #define MAX_FRAMES 4 /* of a format */

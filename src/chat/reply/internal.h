@@ -303,7 +303,7 @@ void nested_finish(struct reply_parser *p);
 struct loose_spec {
     const char *close; /* or NULL: the block ends where no call follows */
     bool bare;         /* no opening mark: only known tools */
-    bool gemma;        /* Gemma 4's way of writing, else Python's */
+    const char *quote; /* around strings in Gemma's way of writing; NULL: it is Python's */
 };
 void loose_enter(struct reply_parser *p, const char *mark);
 bool loose_byte(struct reply_parser *p, char c);

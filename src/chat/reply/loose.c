@@ -1,5 +1,5 @@
-/* Calls written as a programming language writes them: LFM2, Llama 4 and Gemma 3 in the manner of
- * Python, Gemma 4 in its own.
+/* Calls written as a programming language writes them: LFM2, Llama 4, OLMo 3 and Gemma 3 in the
+ * manner of Python, Gemma 4 in its own, FunctionGemma with other quotes in the same.
  *
  *      MARK [f(a=1, b="x"), g(c=[True, None])] CLOSE
  *      <|tool_call>call:f{a:1,b:<|"|>x<|"|>,c:[true,null]}<tool_call|>
@@ -14,8 +14,6 @@
 
 enum at { BEFORE, IN_NAME, AT_KEY, IN_KEY, AT_VALUE, IN_WORD, IN_STRING, AT_COMMA, AFTER };
 enum { MAX_KEY = 512 }; /* bytes of a bare key: not more of them than that wait for their colon */
-
-static const char gemma_quote[] = "<|\"|>";
 
 static const struct loose_spec *spec_of(const struct reply_parser *p)
 {
@@ -52,7 +50,7 @@ void loose_enter(struct reply_parser *p, const char *mark)
     l->wraps = 0;
     l->closed = 0;
     l->close = strncmp(mark, "```", 3) == 0 ? "```" : spec_of(p)->close;
-    if (l->in_list || spec_of(p)->gemma)
+    if (l->in_list || spec_of(p)->quote)
         to_name(p);
 }
 
@@ -104,7 +102,7 @@ static bool begin_call(struct reply_parser *p, const char *s, size_t n)
     p->loose.first = true;
     p->loose.n_given = 0;
     buf_clear(&p->loose.stack);
-    buf_char(&p->loose.stack, spec_of(p)->gemma ? '}' : ')');
+    buf_char(&p->loose.stack, spec_of(p)->quote ? '}' : ')');
     return true;
 }
 
@@ -113,7 +111,7 @@ static bool name_byte(struct reply_parser *p, char c)
     struct loose_state *l = &p->loose;
     const char *s = p->raw.data + l->name_at;
     size_t n = p->raw.len - l->name_at;
-    bool gemma = spec_of(p)->gemma;
+    bool gemma = spec_of(p)->quote;
     while (n > 0 && reply_is_space(s[0])) {
         s++;
         n--;
@@ -161,7 +159,7 @@ static bool after_byte(struct reply_parser *p, char c)
             reply_leave(p);
         return true;
     }
-    bool more = (l->in_list || l->close) && !spec_of(p)->gemma; /* calls of the same block */
+    bool more = (l->in_list || l->close) && !spec_of(p)->quote; /* calls of the same block */
     if (more && reply_is_name(&c, 1)) {
         to_name(p);
         return name_byte(p, c);
@@ -419,12 +417,12 @@ static bool gemma_string_byte(struct reply_parser *p, char c)
 {
     struct buf *w = &p->loose.word;
     buf_char(w, c);
-    while (w->len > 0 && !reply_starts(gemma_quote, w->data, w->len)) {
+    while (w->len > 0 && !reply_starts(spec_of(p)->quote, w->data, w->len)) {
         put_text(p, w->data, 1);
         w->len--;
         memmove(w->data, w->data + 1, w->len);
     }
-    if (w->len == sizeof gemma_quote - 1)
+    if (w->len == strlen(spec_of(p)->quote))
         string_ends(p);
     return true;
 }
@@ -433,10 +431,10 @@ static bool gemma_string_byte(struct reply_parser *p, char c)
 static bool gemma_quote_byte(struct reply_parser *p, char c)
 {
     struct buf *w = &p->loose.word;
-    if (!reply_starts(gemma_quote, w->data, w->len))
+    if (!reply_starts(spec_of(p)->quote, w->data, w->len))
         return broken(p);
     (void)c;
-    if (w->len == sizeof gemma_quote - 1)
+    if (w->len == strlen(spec_of(p)->quote))
         string_begins(p, '<');
     return true;
 }
@@ -499,14 +497,14 @@ static bool at_key_byte(struct reply_parser *p, char c)
     }
     l->is_key = true;
     buf_clear(&l->word);
-    if (is_word(c) || (c == '<' && spec_of(p)->gemma)) {
+    if (is_word(c) || (c == '<' && spec_of(p)->quote)) {
         buf_char(&l->word, c);
         l->at = IN_KEY;
         l->bare_key = true;
         return true;
     }
     l->bare_key = false;
-    if (at_root(p) && !spec_of(p)->gemma)
+    if (at_root(p) && !spec_of(p)->quote)
         return positional_key(p) ? value_byte(p, c) : broken(p);
     if (c != '"' && c != '\'')
         return broken(p);
@@ -519,12 +517,12 @@ static bool at_key_byte(struct reply_parser *p, char c)
 static bool key_byte(struct reply_parser *p, char c)
 {
     struct loose_state *l = &p->loose;
-    bool call = at_root(p) && !spec_of(p)->gemma;
+    bool call = at_root(p) && !spec_of(p)->quote;
     if (l->bare_key && l->word.data[0] == '<') {
         buf_char(&l->word, c);
-        if (!reply_starts(gemma_quote, l->word.data, l->word.len))
+        if (!reply_starts(spec_of(p)->quote, l->word.data, l->word.len))
             return broken(p);
-        if (l->word.len == sizeof gemma_quote - 1) {
+        if (l->word.len == strlen(spec_of(p)->quote)) {
             l->bare_key = false;
             put_comma(p);
             string_begins(p, '<');

@@ -501,6 +501,9 @@ static void test_styles(void **state)
         {"<tool_calls> <end_of_sentence>", "minimax-m1", "think"},
         {"<tool_calls>[{}]</tool_calls> <|extra_0|>", "hunyuan", "think"},
         {"<tool_calls> <answer>", "hunyuan", "think"},
+        {"<start_function_call>call:", "functiongemma", "none"},
+        {"<functions></functions> <function_calls>", "olmo3", "none"},
+        {"<tool_call> \"arguments\" </think> <response> </response>", "ernie", "think"},
         {"[{\"name\": \"tool_call_name\", \"arguments\": {}}]", "xlam", "none"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -524,7 +527,7 @@ static void test_styles(void **state)
                          reply_format_find(reply_format_list(n)));
         n++;
     }
-    assert_int_equal(n, 35);
+    assert_int_equal(n, 38);
 }
 
 int main(void)

@@ -30,6 +30,7 @@ static const char *const with_tags[] = {"qwen-xml",
                                         "kimi-k3",
                                         "minimax-m3",
                                         "gemma",
+                                        "functiongemma",
                                         "muse"};
 
 /* Muse Glimmer's call of "get" as its template writes it. */
@@ -228,6 +229,12 @@ static void test_goldens(void **state)
         {"xlam", "[{\"name\": \"get\", \"arguments\": {}}]", true},
         {"xlam", "{\"name\": \"get\", \"arguments\": {}}", false},
         {"hunyuan", "<tool_calls>[{\"name\": \"get\", \"arguments\": {}}]</tool_calls>", true},
+        {"functiongemma", "<start_function_call>call:get{}<end_function_call>", true},
+        {"functiongemma",
+         "<start_function_call>call:f{b:true,e:<escape>one<escape>,s:<escape>x<escape>}"
+         "<end_function_call>",
+         true},
+        {"olmo3", "<function_calls>get()\nf(s=\"x\", e=\"one\")</function_calls>", true},
         {"minimax-m1",
          "<tool_calls>\n{\"name\": \"get\", \"arguments\": {}}\n{\"name\": \"get\", "
          "\"arguments\": {}}\n</tool_calls>",
