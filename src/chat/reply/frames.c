@@ -241,7 +241,7 @@ const struct frame frames[] = {
      .between = {", "},
      .end = {"]", "</tool_calls>"}},
     {.format = "minimax-m1",
-     .open = {"<tool_calls>\n"},
+     .open = {"<tool_calls>", "\n"},
      OBJECT("arguments"),
      .between = {"\n"},
      .end = {"\n</tool_calls>"}},

@@ -1,5 +1,6 @@
 /* What a template writes of the assistant's turn is what a model writes: read back as a reply, it
- * is the message that was given, whole or byte by byte, and where calls must come it conforms. */
+ * is the message that was given, whole or byte by byte, and it conforms to the grammar of its
+ * tools. */
 #include "unit/grammar/harness.h"
 
 #include "chat/internal.h"
@@ -238,7 +239,7 @@ static int32_t deciding_token(const void *ctx, const char *s, size_t n)
     return -1;
 }
 
-/* Is s, up to white space, a forced reply? *refused: what it is not. */
+/* Is s, up to white space, a reply of the grammar? *refused: what is not. */
 static bool is_accepted(const struct reply_grammar *r, const char *s, const char **refused)
 {
     struct grammar_builder *b = grammar_builder_create("tools");
@@ -269,16 +270,20 @@ static bool is_accepted(const struct reply_grammar *r, const char *s, const char
     return ok && whole;
 }
 
+/* Of strict tools, forced to call or not. */
 static bool conforms(const struct reply_config *cfg,
                      const char *source,
+                     bool required,
                      const char *only,
                      const char *s,
                      const char **refused)
 {
+    static const bool strict[] = {true, true};
     const struct reply_grammar r = {.style = cfg->style,
                                     .start = cfg->start,
                                     .tools = cfg->tools,
-                                    .required = true,
+                                    .strict = strict,
+                                    .required = required,
                                     .only = only,
                                     .parallel = !only,
                                     .token = deciding_token,
@@ -294,7 +299,7 @@ enum {
     REASONING = 8,
     CONTENT = 16,
     SPLIT = 32,
-    FORCED = 64
+    FORM = 64 /* what the grammar of the tools has */
 };
 
 /* Is the text, but for white space around it, what was given? */
@@ -335,10 +340,10 @@ static unsigned try_reply(const struct reply_config *cfg,
     const char *refused = "";
     feed(cfg, s, strlen(s) + 1, on_event, &m);
     unsigned wrong = compare(turn, s, &m) | (splits_alike(cfg, s) ? 0 : SPLIT);
-    if (turn->n_calls && !turn->speaks &&
-        !(conforms(cfg, source, NULL, s, &refused) &&
-          (turn->n_calls > 1 || conforms(cfg, source, "look_up", s, &refused))))
-        wrong |= FORCED;
+    const bool calls = turn->n_calls > 0 && !turn->speaks;
+    if (!conforms(cfg, source, calls, NULL, s, &refused) ||
+        (calls && turn->n_calls == 1 && !conforms(cfg, source, true, "look_up", s, &refused)))
+        wrong |= FORM;
     if (wrong && getenv("WEIR_VERBOSE"))
         print_message("%s\n-- content '%s', reasoning '%s', refused '%.40s'\n",
                       s,
@@ -394,10 +399,13 @@ static const struct {
     {"fireworks-ai-llama-3-firefunction-v2.jinja", UNRENDERED},
     {"llama-cpp-deepseek-r1.jinja", UNRENDERED},
     /* ids, which the grammar leaves out */
-    {"Mistral-Small-3.2-24B-Instruct-2506.jinja", FORCED},
-    {"mistralai-Mistral-Nemo-Instruct-2407.jinja", FORCED},
+    {"Mistral-Small-3.2-24B-Instruct-2506.jinja", FORM},
+    {"mistralai-Mistral-Nemo-Instruct-2407.jinja", FORM},
     /* CDATA, likewise */
-    {"openbmb-MiniCPM5-1B.jinja", FORCED},
+    {"openbmb-MiniCPM5-1B.jinja", FORM},
+    /* words behind calls */
+    {"deepseek-ai-DeepSeek-R1-Distill-Qwen-32B.jinja", FORM},
+    {"google-gemma-4-31B-it-interleaved.jinja", FORM},
 };
 
 static unsigned excepted(const char *file)
