@@ -621,7 +621,7 @@ def is_call(name, arguments):
 
 
 def test_the_formats_are_known():
-    assert len(ALL_FORMATS) == 30 == len(set(ALL_FORMATS)), ALL_FORMATS
+    assert len(ALL_FORMATS) == 38 == len(set(ALL_FORMATS)), ALL_FORMATS
 
 
 @pytest.mark.parametrize("name", ALL_FORMATS[::len(ALL_FORMATS) // few(len(ALL_FORMATS), 9)])
