@@ -44,7 +44,7 @@ grammar_node frame_piece(const struct maker *m, const char *s)
 {
     static const struct grammar_text types[] = {
         {"number", 6}, {"boolean", 7}, {"null", 4}, {"object", 6}, {"array", 5}};
-    if (strcmp(s, "@") == 0)
+    if (m->name && strcmp(s, "@") == 0)
         return grammar_literal(m->b, m->name, strlen(m->name));
     if (strcmp(s, "#") == 0)
         return grammar_repeat(m->b, grammar_byte_range(m->b, '0', '9'), 1, 3);

@@ -459,7 +459,7 @@ static bool value_byte(struct reply_parser *p, char c)
         buf_char(&l->stack, c == '{' ? '}' : c == '[' ? ']' : ')');
         l->at = c == '{' ? AT_KEY : AT_VALUE;
         l->first = true;
-    } else if (is_word(c) || c == '<') {
+    } else if (is_word(c) || (c == '<' && spec_of(p)->quote)) {
         buf_clear(&l->word);
         buf_char(&l->word, c);
         l->at = IN_WORD;

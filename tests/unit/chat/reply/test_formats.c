@@ -521,6 +521,12 @@ static void test_pythonic(void **state)
          "<|tool_call_start|>not a call<|tool_call_end|>",
          "C'<|tool_call_start|>not a call<|tool_call_end|>'",
          0},
+        /* Gemma's quotes are none */
+        {"lfm2",
+         NULL,
+         "<|tool_call_start|>[f(s=<|\"|>x<|\"|>)]<|tool_call_end|>",
+         "B0 f A'{\"s\": ' C'<|\"|>x<|\"|>)]<|tool_call_end|>'",
+         0},
         {"lfm2", NULL, "<|tool_call_start|>[f(s=\"x\", n=", "B0 f A'{\"s\": \"x\", \"n\": '", CUT},
         {"olmo3",
          NULL,
