@@ -171,6 +171,76 @@ static void test_deep(void **state)
     buf_deinit(&want);
 }
 
+/* The arguments of a call that ends are JSON. */
+static void on_event(void *ctx, const struct reply_event *ev)
+{
+    struct buf *arguments = ctx;
+    if (ev->kind == REPLY_CALL_BEGIN)
+        buf_clear(arguments);
+    if (ev->kind == REPLY_CALL_ARGUMENTS)
+        buf_add(arguments, ev->text, ev->n);
+    if (ev->kind != REPLY_CALL_END)
+        return;
+    json_t *v = json_loadb(arguments->data, arguments->len, 0, NULL);
+    if (!json_is_object(v))
+        fail_msg("%s", buf_cstr(arguments));
+    json_decref(v);
+}
+
+/* Random texts of the pieces of tags: however they are cut the same comes out. */
+static void test_random(void **state)
+{
+    (void)state;
+    static const char *const parts[] = {M3 "<o>",
+                                        M3 "<k>",
+                                        M3 "<item>",
+                                        M3 "</o>",
+                                        M3 "</k>",
+                                        M3 "</item>",
+                                        M3 "<s>",
+                                        M3 "</s>",
+                                        M3 "<n>",
+                                        M3 "</n>",
+                                        M3,
+                                        "<",
+                                        "]<]mini",
+                                        "\n",
+                                        "1",
+                                        "a \"b\"",
+                                        "{\"x\": 2}",
+                                        M3 "</invoke>",
+                                        M3 "<invoke name=\"f\">",
+                                        M3 "</tool_call>",
+                                        M3 "<tool_call>"};
+    json_t *tools = json_loads(tools_json, 0, NULL);
+    const struct reply_config cfg = {.style = {reply_format_find("minimax-m3"), NULL},
+                                     .tools = tools};
+    for (unsigned seed = 1; seed <= 3000; seed++) {
+        struct buf text = {0}, arguments = {0};
+        srand(seed);
+        buf_str(&text, M3 "<tool_call>" M3 "<invoke name=\"f\">" M3 "<o>");
+        for (int i = rand() % 12; i > 0; i--)
+            buf_str(&text, parts[(size_t)rand() % (sizeof parts / sizeof parts[0])]);
+        const struct reply_case c = {"minimax-m3", NULL, buf_cstr(&text), NULL, seed % 2 ? CUT : 0};
+        char *cuts = calloc(text.len, 1), *whole = read_reply(&c, text.len, cuts, NULL);
+        for (size_t i = 0; i < text.len; i++)
+            cuts[i] = seed % 3 == 0 || rand() % 4 == 0;
+        char *pieces = read_reply(&c, text.len, cuts, NULL);
+        if (strcmp(whole, pieces) != 0)
+            fail_msg("seed %u: %s\n  %s\n  %s", seed, c.text, whole, pieces);
+        struct reply_parser *p = reply_create(&cfg);
+        reply_feed(p, c.text, text.len, on_event, &arguments);
+        reply_finish(p, false, on_event, &arguments);
+        reply_destroy(p);
+        free(whole);
+        free(pieces);
+        free(cuts);
+        buf_deinit(&text);
+        buf_deinit(&arguments);
+    }
+    json_decref(tools);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -178,6 +248,7 @@ int main(void)
         cmocka_unit_test(test_values),
         cmocka_unit_test(test_no_calls),
         cmocka_unit_test(test_deep),
+        cmocka_unit_test(test_random),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
