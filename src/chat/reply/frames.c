@@ -59,6 +59,9 @@ const struct frame frames[] = {
     {.format = "harmony",
      .name = {"<|channel|>", "commentary to=functions."},
      .args = {" ", "<|constrain|>", "json", "<|message|>"}},
+    {.format = "harmony", /* as its template writes them */
+     .name = {" to=functions."},
+     .args = {"<|channel|>", "commentary json", "<|message|>"}},
     {.format = "muse",
      .name = {" to="},
      .args = {"<|message|>", "<atem:function_calls>", "\n<atem:invoke name=\"", "@", "\">\n"},

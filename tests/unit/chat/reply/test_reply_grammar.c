@@ -258,6 +258,8 @@ static void test_goldens(void **state)
         {"minimax-m3", M3_CALL("f", M3_TAG("s", "x")), false},
         {"minimax-m3", M3_CALL("f", M3_TAG("s", "x") M3_TAG("e", "three")), false},
         {"harmony", "<|channel|>commentary to=functions.get <|constrain|>json<|message|>{}", true},
+        {"harmony", " to=functions.get<|channel|>commentary json<|message|>{}", true},
+        {"harmony", " to=functions.get<|channel|>final json<|message|>{}", false},
         {"muse", MUSE_GET(""), true},
         {"muse", MUSE_GET("") "<|eom|><|start|>assistant" MUSE_GET(""), true},
         {"muse", MUSE_GET("") MUSE_GET(""), false},
