@@ -137,7 +137,7 @@ static grammar_node tagged_argument(const struct maker *m, const struct argument
 
 /* ---- tags within values ---- */
 
-enum { MAX_TAGS_DEPTH = 5 }; /* what is deeper is JSON: a schema may refer to itself */
+enum { MAX_TAGS_DEPTH = 4 }; /* what is deeper is JSON: a schema may refer to itself */
 
 /* Does the schema say of a value what tags cannot be kept to? */
 static bool says_more(const json_t *schema)
@@ -166,7 +166,8 @@ static grammar_node elements(const struct maker *m, const struct argument *a, si
                             arguments_merged(m, a->schema, json_object_get(a->schema, "items"), ""),
                             false,
                             a->depth + 1};
-    grammar_node node = item.schema ? tagged_argument(m, &item, tool) : grammar_never(m->b);
+    const bool any = item.schema && !json_is_false(item.schema);
+    grammar_node node = any ? tagged_argument(m, &item, tool) : grammar_never(m->b);
     json_decref(item.schema);
     return grammar_repeat(m->b,
                           node,

@@ -417,11 +417,12 @@ static void test_nested_schemas(void **state)
         "[{\"function\":{\"name\":\"f\",\"parameters\":{\"type\":\"object\",\"properties\":{\"o\":{"
         "\"type\":\"object\",\"properties\":{\"k\":{\"$ref\":\"#/$defs/k\"},\"s\":{\"type\":"
         "\"string\"}},\"required\":[\"k\"]},\"l\":{\"type\":\"array\",\"items\":{\"type\":"
-        "\"integer\"},"
-        "\"minItems\":1,\"maxItems\":2},\"u\":{\"type\":\"array\",\"items\":{\"enum\":[1,2]},"
-        "\"uniqueItems\":true},\"n\":{\"$ref\":\"#/$defs/"
-        "n\"}},\"$defs\":{\"k\":{\"enum\":[\"a\",\"b\"]},"
-        "\"n\":{\"type\":\"object\",\"properties\":{\"n\":{\"$ref\":\"#/$defs/n\"}}}}}}}]",
+        "\"integer\"},\"minItems\":1,\"maxItems\":2},\"u\":{\"type\":\"array\",\"items\":{"
+        "\"enum\":[1,2]},\"uniqueItems\":true},\"n\":{\"$ref\":\"#/$defs/n\"},\"z\":{\"type\":"
+        "\"array\",\"items\":{\"allOf\":[{\"type\":\"integer\"},{\"type\":\"string\"}]}}},\"$"
+        "defs\":{"
+        "\"k\":{\"enum\":[\"a\",\"b\"]},\"n\":{\"type\":\"object\",\"properties\":{\"n\":{"
+        "\"$ref\":\"#/$defs/n\"},\"m\":{\"$ref\":\"#/$defs/n\"}}}}}}}]",
         0,
         NULL);
     static const struct {
@@ -440,6 +441,10 @@ static void test_nested_schemas(void **state)
         {M3_TAG("u", "[1, 2]"), "{\"u\":[1,2]}"},
         {M3_TAG("u", "[1, 1]"), NULL},
         {M3_TAG("n", M3_TAG("n", "")), "{\"n\":{\"n\":{}}}"},
+        {M3_TAG("n", M3_TAG("n", M3_TAG("m", M3_TAG("n", M3_TAG("m", "{\"n\": {}}"))))),
+         "{\"n\":{\"n\":{\"m\":{\"n\":{\"m\":{\"n\":{}}}}}}}"},
+        {M3_TAG("z", ""), "{\"z\":[]}"},
+        {M3_TAG("z", M3_TAG("item", "x")), NULL},
     };
     assert_non_null(tools);
     const struct reply_grammar r = {
