@@ -25,7 +25,8 @@ struct frame {
     /* must not come in such a string; where the schema bounds it, only the closing tag must not, or
      * the first if that is part of it */
     const char *ban[MAX_BANS];
-    bool cdata; /* all of them, so that the schema cannot bound it */
+    bool escaped; /* keys have &amp; for & and &quot; for " */
+    bool cdata;   /* all of them, so that the schema cannot bound it */
     /* arguments as a=1, b="x"; or with tags that are their names, also within values, of which
      * value_end is then the part before the name; or as {a:1,b:<|"|>x<|"|>}, with this quote */
     bool named, nested;

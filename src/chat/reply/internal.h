@@ -287,7 +287,7 @@ struct tagged_spec {
     const char *value_open[REPLY_MAX_VALUE_OPEN]; /* before a value: one of them, or nothing */
     const char *value_close;                      /* behind a value */
     bool typed;      /* value_open[0] is before strings, the others are not */
-    bool attributes; /* name_close may have some before it: name" x="1"> */
+    bool attributes; /* names are in some, keys escaped; name_close is behind all: name" x="1"> */
     bool lines;      /* a value stands on lines of its own */
     bool cdata;      /* a value may stand in <![CDATA[ ]]> */
     bool twice;      /* the name may be written f.f */

@@ -350,6 +350,19 @@ static bool call_byte(struct reply_parser *p, char c)
     return true;
 }
 
+/* The text of an attribute, s[0..n), as it is without escapes. */
+static void add_attribute(struct buf *out, const char *s, size_t n)
+{
+    static const char quote[] = "&quot;", amp[] = "&amp;";
+    for (size_t at = 0; at < n; at++) {
+        const bool is_quote =
+            n - at >= sizeof quote - 1 && !memcmp(s + at, quote, sizeof quote - 1);
+        const bool is_amp = n - at >= sizeof amp - 1 && !memcmp(s + at, amp, sizeof amp - 1);
+        buf_char(out, is_quote ? '"' : s[at]);
+        at += is_quote ? sizeof quote - 2 : is_amp ? sizeof amp - 2 : 0;
+    }
+}
+
 static bool key_byte(struct reply_parser *p, char c)
 {
     struct tagged_state *t = &p->tagged;
@@ -357,7 +370,11 @@ static bool key_byte(struct reply_parser *p, char c)
     buf_char(&p->raw, c);
     if (!reply_raw_ends(p, spec->key_close))
         return p->raw.len <= REPLY_MAX_HEAD || fail_at_last(p);
-    buf_add(&t->key, p->raw.data, p->raw.len - strlen(spec->key_close));
+    const size_t n = p->raw.len - strlen(spec->key_close);
+    if (spec->attributes)
+        add_attribute(&t->key, p->raw.data, n);
+    else
+        buf_add(&t->key, p->raw.data, n);
     if (spec->value_open[0])
         go(p, BEFORE_VALUE);
     else

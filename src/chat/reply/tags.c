@@ -116,6 +116,20 @@ static grammar_node behind_value(const struct maker *m, const struct argument *a
                grammar_literal(m->b, ">", 1));
 }
 
+static grammar_node key_of(const struct maker *m, const char *key)
+{
+    struct buf text = {0};
+    for (const char *s = key; *s; s++) {
+        if (m->f->escaped && (*s == '&' || *s == '"'))
+            buf_str(&text, *s == '&' ? "&amp;" : "&quot;");
+        else
+            buf_char(&text, *s);
+    }
+    grammar_node node = grammar_literal(m->b, buf_cstr(&text), text.len);
+    buf_deinit(&text);
+    return node;
+}
+
 static grammar_node value_of(const struct maker *m, const struct argument *a, size_t tool);
 
 /* KEY key TEXT or JSON value VALUE_END */
@@ -129,7 +143,7 @@ static grammar_node tagged_argument(const struct maker *m, const struct argument
         value = SEQ(m->b, text ? value : value_of(m, a, tool), frame_piece(m, m->f->value_end[0]));
     return SEQ(m->b,
                frame_pieces(m, m->f->key),
-               grammar_literal(m->b, a->key, strlen(a->key)),
+               key_of(m, a->key),
                frame_pieces(m, text ? m->f->text : m->f->json),
                value,
                behind_value(m, a));

@@ -409,6 +409,27 @@ static void test_content_or_calls(void **state)
     json_decref(tools);
 }
 
+/* A key in an attribute is escaped there. */
+static void test_escaped_keys(void **state)
+{
+    (void)state;
+    static const char text[] =
+        K3_NOTHING "<|open|>tools<|sep|><|open|>call tool=\"f\" index=\"1\"<|sep|>" K3_ARG(
+            "a&amp;b&quot;", "number", "1") "<|close|>call<|sep|><|close|>tools<|sep|>";
+    json_t *tools = json_loads("[{\"function\":{\"name\":\"f\",\"parameters\":{\"type\":\"object\","
+                               "\"properties\":{\"a&b\\\"\":{\"type\":\"integer\"}}}}}]",
+                               0,
+                               NULL);
+    const struct reply_grammar r = {
+        .style = {reply_format_find("kimi-k3"), NULL}, .tools = tools, .required = true};
+    struct grammar *g = compile(&r, NULL);
+    assert_non_null(g);
+    assert_true(accepts(g, text));
+    must_be_read_as(&r, text, json_pack("{s:i}", "a&b\"", 1));
+    grammar_release(g);
+    json_decref(tools);
+}
+
 /* Objects and arrays have tags of their own, by what the schema says of them. */
 static void test_nested_schemas(void **state)
 {
@@ -989,25 +1010,16 @@ static void test_errors(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_random_answers),
-        cmocka_unit_test(test_goldens),
-        cmocka_unit_test(test_optional),
-        cmocka_unit_test(test_optional_bare),
-        cmocka_unit_test(test_content_or_calls),
-        cmocka_unit_test(test_nested_schemas),
-        cmocka_unit_test(test_tagged_schemas),
-        cmocka_unit_test(test_tagged_texts),
-        cmocka_unit_test(test_bounded_texts),
-        cmocka_unit_test(test_tagged_choices),
-        cmocka_unit_test(test_optional_tags),
-        cmocka_unit_test(test_root_options),
-        cmocka_unit_test(test_options_read_alike),
-        cmocka_unit_test(test_many_read_alike),
-        cmocka_unit_test(test_tokens),
-        cmocka_unit_test(test_muse_tokens),
-        cmocka_unit_test(test_tokens_in_marks),
-        cmocka_unit_test(test_muse_bounded),
-        cmocka_unit_test(test_recursion),
+        cmocka_unit_test(test_random_answers),   cmocka_unit_test(test_goldens),
+        cmocka_unit_test(test_optional),         cmocka_unit_test(test_optional_bare),
+        cmocka_unit_test(test_content_or_calls), cmocka_unit_test(test_nested_schemas),
+        cmocka_unit_test(test_escaped_keys),     cmocka_unit_test(test_tagged_schemas),
+        cmocka_unit_test(test_tagged_texts),     cmocka_unit_test(test_bounded_texts),
+        cmocka_unit_test(test_tagged_choices),   cmocka_unit_test(test_optional_tags),
+        cmocka_unit_test(test_root_options),     cmocka_unit_test(test_options_read_alike),
+        cmocka_unit_test(test_many_read_alike),  cmocka_unit_test(test_tokens),
+        cmocka_unit_test(test_muse_tokens),      cmocka_unit_test(test_tokens_in_marks),
+        cmocka_unit_test(test_muse_bounded),     cmocka_unit_test(test_recursion),
         cmocka_unit_test(test_errors),
     };
     return cmocka_run_group_tests(tests, world_create, world_destroy);

@@ -285,6 +285,12 @@ static void test_kimi_k3(void **state)
                          K3_ARG("n", "number", "many") K3_ARG("o", "object", "{a")) K3_END("tools"),
          "B0 f A'{\"free\": \"12\", \"more\": [12], \"n\": \"many\", \"o\": \"{a\"}' E",
          0},
+        {"kimi-k3",
+         NULL,
+         K3("tools") K3_CALL("f", K3_ARG("a&amp;b&quot;&amp;quot;&am", "string", "&amp;"))
+             K3_END("tools"),
+         "B0 f A'{\"a&b\\\"&quot;&am\": \"&amp;\"}' E",
+         0},
         /* closing tags within a value; none at the end */
         {"kimi-k3",
          NULL,
