@@ -459,12 +459,13 @@ static void test_half_known(void **state)
           NULL,
           "user:q;assistant:I look.<|tool_call_start|>[f(a=1), g()]<|tool_call_end|>;tool:r1;"
           "tool:<|im_end|>;");
-    check("{{ '<|tool_call|>' if tools }}{% for m in messages %}{{ m.role + ':' + m.content + ';' }}"
-          "{% endfor %}", /* Granite 3 */
-          conversation,
-          NULL,
-          "user:q;assistant:I look.<|tool_call|>[{\"name\": \"f\", \"arguments\": {\"a\": 1}}, "
-          "{\"name\": \"g\", \"arguments\": {}}];tool:r1;tool:<|im_end|>;");
+    check(
+        "{{ '<|tool_call|>' if tools }}{% for m in messages %}{{ m.role + ':' + m.content + ';' }}"
+        "{% endfor %}", /* Granite 3 */
+        conversation,
+        NULL,
+        "user:q;assistant:I look.<|tool_call|>[{\"name\": \"f\", \"arguments\": {\"a\": 1}}, "
+        "{\"name\": \"g\", \"arguments\": {}}];tool:r1;tool:<|im_end|>;");
     struct chat_tools t = {.parallel = true};
     add(&t, "f");
     char *text = render(deepseek, "[{\"role\":\"user\",\"content\":\"hello\"}]", &t);
