@@ -75,7 +75,7 @@ static bool choice_of(const struct maker *m, const json_t *schema, grammar_node 
         const json_t *v = json_array_get(values, i);
         const char *s = json_string_value(v);
         char *text = s ? NULL : json_dumps(v, JSON_ENCODE_ANY | JSON_REAL_PRECISION(17));
-        if (text || stands(m, s)) {
+        if (text || (s && stands(m, s))) {
             size_t n_s = text ? strlen(text) : json_string_length(v);
             bool ok = text ? !is_typed(m) : reads_as_string(m, schema, s, n_s);
             *(ok ? &nodes[kept++] : &misread[n_misread++]) =
