@@ -55,6 +55,16 @@ def test_every_format_of_tool_calls_is_listed():
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
+def test_every_program_that_measures_is_where_it_is_said_to_be(document):
+    text = (ROOT / document).read_text()
+    for path in re.findall(r"(?<!/)\b(bench/\w+(?:\.\w+)?)", text):
+        assert (ROOT / path).is_file(), path
+    for folder, name in re.findall(r"\bbuild/(tests/(?:http/)?)(\w+)", text):
+        lists = (ROOT / folder / "CMakeLists.txt").read_text()
+        assert f"add_executable({name} " in lists, folder + name
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
 def test_links_lead_somewhere(document):
     path = ROOT / document
     for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", path.read_text()):
