@@ -61,6 +61,35 @@ def test_curl(whole_server, script):
     assert r.returncode == 0 and r.stdout, (script, r.stderr)
 
 
+VARIES = {"id", "created", "created_at", "prompt_ms"}
+
+
+def same(shown, got):
+    """Whether all that an example shows is so, but for clocks and made-up names."""
+    if isinstance(shown, dict):
+        return all(k in got and (k in VARIES or same(v, got[k])) for k, v in shown.items())
+    if isinstance(shown, list):
+        return len(shown) == len(got) and all(map(same, shown, got))
+    return shown == got
+
+
+QUESTION = {"messages": [{"role": "user", "content": "What is the capital of France?"}],
+            "temperature": 0, "max_tokens": 32}
+
+
+@pytest.mark.parametrize("start, path, body", [
+    ('{"object": "list", "data": [{"id": "weir-nano"', "/v1/models", None),
+    ('{"id": "chatcmpl-', "/v1/chat/completions", QUESTION),
+    ('{"id": "msg_', "/v1/messages", QUESTION)])
+def test_what_the_built_in_model_answers(start_server, start, path, body):
+    [text] = of("docs/API.md", start)
+    shown = json.loads(text.replace(", ...", ""))
+    server = start_server()
+    for _ in range(2 if "msg_" in start else 1):  # that example's prompt is found
+        got = server.json("POST" if body else "GET", path, body)
+    assert same(shown, got), got
+
+
 @pytest.mark.parametrize("script", PYTHONS, ids=range(len(PYTHONS)))
 def test_python(server, script):
     if "openai" in script:
