@@ -46,12 +46,21 @@ def test_every_file_that_a_contributor_is_sent_to_exists():
     assert not [f for f in sorted(files) if f not in there and ("/" in f or f not in names)]
 
 
-def test_every_format_of_tool_calls_is_listed():
+@pytest.mark.parametrize("table, flag", [("reply_formats", "tool-format"),
+                                         ("all_thoughts", "reasoning-format")])
+def test_every_format_of_calls_and_reasoning_is_listed(table, flag):
     source = (ROOT / "src/chat/reply/formats.c").read_text()
-    table = source.split("reply_formats[] = {")[1].split("};\nconst")[0]
-    names = re.findall(r'^    \{\.name = "([^"]+)"', table, re.M)
-    text = (ROOT / "docs/API.md").read_text().split("`weir serve --tool-format`")[1].split("\n\n")[0]
-    assert len(names) > 20 and set(re.findall(r"`([a-z][a-z0-9.-]+)`", text)) >= set(names)
+    rows = source.split(table + "[] = {")[1].split("\n};")[0]
+    names = re.findall(r'^    \{(?:\.name = )?"([^"]+)"', rows, re.M)
+    text = (ROOT / "docs/API.md").read_text().split(f"`weir serve --{flag}`")[1].split("\n\n")[0]
+    assert len(names) > 10 and set(re.findall(r"`([a-z][a-z0-9.-]+)`", text)) >= set(names)
+
+
+def test_every_metric_is_listed():
+    served = "".join((ROOT / f"src/api/{f}.c").read_text() for f in ("metrics", "figures", "gpu"))
+    names = re.findall(r'\b(?:gauge|counter|seconds|histogram|head)\(\s*out,\s*"([a-z_]+)"', served)
+    text = (ROOT / "docs/API.md").read_text()
+    assert len(names) > 50 and not [n for n in names if not re.search(rf"weir_{n}\b", text)]
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
