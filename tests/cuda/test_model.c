@@ -5,9 +5,9 @@
 
 #include <cmocka.h>
 
-#include "backend/cpu/reference.h"
 #include "cuda/models.h"
 #include "few.h"
+#include "oracle/oracle.h"
 
 #include <math.h>
 
@@ -110,7 +110,7 @@ static void architectures_match(void **state)
         snprintf(name, sizeof name, "%s.f32", architectures[a]);
         struct model *m = load_golden(name);
         float *want = mem_alloc((size_t)N_PROMPT * m->hp.n_vocab * sizeof *want);
-        reference_logits(m, golden_prompt, N_PROMPT, want);
+        oracle_logits(m, golden_prompt, N_PROMPT, want);
         struct drive d;
         on_cuda(&d, m, KV_F32, 0);
         float *got = whole_prompt(&d);
@@ -166,7 +166,7 @@ static void kv_types_match(void **state)
         [KV_F32] = 1e-10, [KV_F16] = 1e-6, [KV_BF16] = 2e-5, [KV_Q8_0] = 3e-4};
     struct model *m = load_golden("architectures/qwen3.f32");
     float *want = mem_alloc((size_t)N_PROMPT * m->hp.n_vocab * sizeof *want);
-    reference_logits(m, golden_prompt, N_PROMPT, want);
+    oracle_logits(m, golden_prompt, N_PROMPT, want);
     static const struct {
         enum kv_type kv;
         uint32_t block_tokens;

@@ -1,6 +1,6 @@
 /* K and V in blocks, and attention over them.
  *
- * Oracle: backend/cpu/reference.c. Rules of invariance: a row's scores are summed by
+ * Oracle: tests/oracle/oracle.c. Rules of invariance: a row's scores are summed by
  * CUDA_ATTN_RANGE positions, aligned, each range by itself in tiles of one fixed size, and ranges
  * are merged from the first to the last, whether the row came alone, in a chunk of a prompt, with
  * its context split over many blocks or not. A tile that a row does not see changes no bit of it.

@@ -7,7 +7,7 @@
  * product and activations that of 8 columns, of which a lone row fills one. A split of K over
  * blocks depends on n_in and n_out alone, and its parts are added from the first to the last.
  *
- * Oracle: backend/cpu/reference.c. F32 weights are multiplied in f32. */
+ * Oracle: tests/oracle/oracle.c. F32 weights are multiplied in f32. */
 #ifndef WEIR_BACKEND_CUDA_LINEAR_H
 #define WEIR_BACKEND_CUDA_LINEAR_H
 

@@ -7,7 +7,7 @@
  * A launch reads each sequence's state once, takes it through the sequence's rows in registers, and
  * writes it where the step says (cuda_seq). The one it begins with is only read, unless it is
  * where the last one goes, too; with a sequence's first position it is zeros. Thread and errors as
- * in rows.h. Oracle: backend/cpu/reference_recurrent.c. */
+ * in rows.h. Oracle: tests/oracle/recurrent.c. */
 #ifndef WEIR_BACKEND_CUDA_RECURRENT_H
 #define WEIR_BACKEND_CUDA_RECURRENT_H
 

@@ -2,7 +2,7 @@
  *
  * One launch an op; several of a row in one: rows_pack.h. Grids come from bounds; rows beyond the
  * step's counts are left alone. Thread: the engine's. Errors: those of the launch, by
- * cudaGetLastError at the end of the walk. Oracle: backend/cpu/reference.c and rows_impl.h. */
+ * cudaGetLastError at the end of the walk. Oracle: tests/oracle/oracle.c and rows_impl.h. */
 #ifndef WEIR_BACKEND_CUDA_ROWS_H
 #define WEIR_BACKEND_CUDA_ROWS_H
 

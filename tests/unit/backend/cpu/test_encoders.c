@@ -6,8 +6,8 @@
 
 #include <cmocka.h>
 
-#include "backend/cpu/reference.h"
 #include "base/mem.h"
+#include "oracle/oracle.h"
 #include "unit/backend/cpu/golden.h"
 
 #include <math.h>
@@ -90,7 +90,7 @@ static void encoders_match(void **state)
         float *file = mem_alloc(n * sizeof *file), *oracle = mem_alloc(n * sizeof *oracle);
         float *got = mem_alloc(n * sizeof *got), want_score = 0, score = 0;
         read_floats(name, "hidden", file, n);
-        reference_run(m, golden_prompt, N_PROMPT, BUF_HIDDEN, oracle);
+        oracle_run(m, golden_prompt, N_PROMPT, BUF_HIDDEN, oracle);
         if (m->hp.n_labels)
             read_floats(name, "scores", &want_score, 1);
         for (size_t i = 0; i < COUNT(isas); i++) {
@@ -205,7 +205,7 @@ static void decoders_have_hidden_states(void **state)
     struct model *m = load_golden("architectures/qwen3.f32");
     const uint32_t n_embd = m->hp.n_embd;
     float *want = mem_alloc((size_t)N_PROMPT * n_embd * sizeof *want), *logits, *plain;
-    reference_run(m, golden_prompt, N_PROMPT, BUF_HIDDEN, want);
+    oracle_run(m, golden_prompt, N_PROMPT, BUF_HIDDEN, want);
     struct drive d;
     drive_open(&d, m, "", KV_F32, 2, 16, 0);
     plain = mem_alloc((size_t)N_PROMPT * d.n_vocab * sizeof *plain);

@@ -7,9 +7,9 @@
 #include <cmocka.h>
 
 #include "backend/cpu/cpu.h"
-#include "backend/cpu/reference.h"
 #include "base/mem.h"
 #include "few.h"
+#include "oracle/oracle.h"
 #include "unit/backend/cpu/golden.h"
 
 #include <math.h>
@@ -99,7 +99,7 @@ static void architectures_match(void **state)
         snprintf(name, sizeof name, "%s.f32", architectures[a]);
         struct model *m = load_golden(name);
         float *want = mem_alloc((size_t)N_PROMPT * m->hp.n_vocab * sizeof *want);
-        reference_logits(m, golden_prompt, N_PROMPT, want);
+        oracle_logits(m, golden_prompt, N_PROMPT, want);
         for (size_t i = 0; i < COUNT(isas); i++) {
             struct drive d;
             if (few_leave_out(a + i, 3))
@@ -166,7 +166,7 @@ static void kv_types_match(void **state)
         [KV_F32] = 1e-11, [KV_F16] = 1e-6, [KV_BF16] = 2e-5, [KV_Q8_0] = 3e-4};
     struct model *m = load_golden("architectures/qwen3.f32");
     float *want = mem_alloc((size_t)N_PROMPT * m->hp.n_vocab * sizeof *want);
-    reference_logits(m, golden_prompt, N_PROMPT, want);
+    oracle_logits(m, golden_prompt, N_PROMPT, want);
     for (size_t i = 0; i < COUNT(isas); i++) {
         for (int kv = KV_F32; kv <= KV_Q8_0; kv++) {
             for (uint32_t block_tokens = 8; block_tokens <= 64; block_tokens += 28) {

@@ -1,16 +1,15 @@
 /* What is no number stays none on its whole way: of each small model, a tensor at a time is made
  * NaN, and no logit is a number then, whatever the instruction set, the KV type and the division
- * into steps; nor one of the reference's. */
+ * into steps; nor one of the oracle's. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 
 #include <cmocka.h>
 
+#include "oracle/oracle.h"
 #include "unit/backend/cpu/isas.h"
 #include "unit/backend/cpu/no_numbers.h"
-
-#include "backend/cpu/reference.h"
 
 #include <glob.h>
 #include <math.h>
@@ -25,11 +24,11 @@ static uint32_t count(const float *logits, uint32_t n)
 }
 
 /* Of the evaluation that the backends are compared with. */
-static uint32_t count_numbers_of_reference(const struct model *m)
+static uint32_t count_numbers_of_oracle(const struct model *m)
 {
     const uint32_t n_vocab = m->hp.n_vocab;
     float *out = mem_zalloc((size_t)N_PROMPT * n_vocab, sizeof *out);
-    reference_logits(m, golden_prompt, N_PROMPT, out);
+    oracle_logits(m, golden_prompt, N_PROMPT, out);
     const uint32_t n = count(out + (size_t)(N_PROMPT - 1) * n_vocab, n_vocab);
     free(out);
     return n;
@@ -55,7 +54,7 @@ static uint32_t count_numbers_of_backend(const struct model *m, uint32_t round)
 
 static uint32_t count_numbers(const struct model *m, uint32_t round)
 {
-    const uint32_t n = round % 4 == 0 ? count_numbers_of_reference(m) : 0; /* it is slow */
+    const uint32_t n = round % 4 == 0 ? count_numbers_of_oracle(m) : 0; /* it is slow */
     return n + count_numbers_of_backend(m, round);
 }
 

@@ -1,4 +1,4 @@
-#include "backend/cpu/reference.h"
+#include "oracle/oracle.h"
 
 #include "base/mem.h"
 
@@ -92,7 +92,8 @@ static void layer_norm(const double *x, const struct op *op, double *out, uint32
                  (op->bias ? value_of(op->bias, i) : 0);
 }
 
-void reference_matvec(const struct gguf_tensor *w, const double *x, double *out, uint64_t n_rows)
+/* out[n_rows] = w x for the first n_rows rows of a matrix; x [ne[0]]. */
+static void matvec(const struct gguf_tensor *w, const double *x, double *out, uint64_t n_rows)
 {
     float *row = mem_alloc(w->ne[0] * sizeof *row);
     for (uint64_t j = 0; j < n_rows; j++) {
@@ -109,7 +110,7 @@ static void linear(const struct eval *v, const struct op *op)
 {
     for (uint32_t r = 0; r < v->n; r++) {
         double *out = row_of(v, op->out, r);
-        reference_matvec(op->w, row_of(v, op->in, r), out, op->n_out);
+        matvec(op->w, row_of(v, op->in, r), out, op->n_out);
         for (uint32_t j = 0; op->factor && j < op->n_out; j++)
             out[j] *= value_of(op->factor, 0);
         for (uint32_t j = 0; op->bias && j < op->n_out; j++)
@@ -225,7 +226,7 @@ static void experts(const struct eval *v, const struct op *op)
             struct gguf_tensor w = *op->w;
             w.n_bytes /= w.ne[2];
             w.data += x * w.n_bytes + op->first_row * (w.n_bytes / w.ne[1]);
-            reference_matvec(&w, in, out, op->n_out);
+            matvec(&w, in, out, op->n_out);
             for (uint32_t j = 0; op->factor && j < op->n_out; j++)
                 out[j] *= value_of(op->factor, x);
             for (uint32_t j = 0; op->bias && j < op->n_out; j++)
@@ -409,7 +410,7 @@ static void heads(const struct eval *v, const struct op *op)
             w = *op->w;
             w.n_bytes /= w.ne[2];
             w.data += h * w.n_bytes;
-            reference_matvec(&w, in, out, op->n_out);
+            matvec(&w, in, out, op->n_out);
         }
     }
 }
@@ -591,7 +592,7 @@ static void add_rows(const struct eval *v, const struct op *op)
     free(w);
 }
 
-void reference_run(
+void oracle_run(
     const struct model *m, const int32_t *tokens, uint32_t n, enum model_buf buf, float *result)
 {
     struct eval v = {.m = m, .tokens = tokens, .n = n};
@@ -602,7 +603,7 @@ void reference_run(
     v.kept = mem_zalloc(m->hp.n_layer, sizeof(double *));
     for (uint32_t i = 0; i < m->n_ops; i++) {
         const struct op *op = &m->ops[i];
-        if (reference_recurrent(m, op, v.bufs, n))
+        if (oracle_recurrent(m, op, v.bufs, n))
             continue;
         if (op->kind == OP_EMBED)
             embed(&v, op);
@@ -634,7 +635,7 @@ void reference_run(
     free(v.weights);
 }
 
-void reference_logits(const struct model *m, const int32_t *tokens, uint32_t n, float *logits)
+void oracle_logits(const struct model *m, const int32_t *tokens, uint32_t n, float *logits)
 {
-    reference_run(m, tokens, n, BUF_LOGITS, logits);
+    oracle_run(m, tokens, n, BUF_LOGITS, logits);
 }

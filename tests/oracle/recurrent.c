@@ -1,5 +1,5 @@
 /* Recurrent layers as their definitions read (model.h), of one sequence from its first row on. */
-#include "backend/cpu/reference.h"
+#include "oracle/oracle.h"
 
 #include "base/mem.h"
 
@@ -116,10 +116,7 @@ static void recur_channel(const struct rows *v, const struct op *op, uint32_t c)
     free(state);
 }
 
-bool reference_recurrent(const struct model *m,
-                         const struct op *op,
-                         double *const *bufs,
-                         uint32_t n)
+bool oracle_recurrent(const struct model *m, const struct op *op, double *const *bufs, uint32_t n)
 {
     const struct rows v = {m, bufs, n};
     switch (op->kind) {
