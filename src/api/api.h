@@ -197,6 +197,7 @@ bool api_error_body(int status,
                     const char *path,
                     const char *request_id,
                     struct buf *out);
-int api_status_of(enum err code); /* the one table from errors to HTTP statuses */
+/* The one table from errors to HTTP statuses, before a shape's own. But for it only tests ask. */
+int api_status_of(enum err code);
 
 #endif

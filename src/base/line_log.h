@@ -30,7 +30,7 @@ void line_log_write(struct line_log *l, const char *line, size_t n);
  * the old one goes on, and a line on stderr says so. */
 void line_log_reopen(struct line_log *l);
 
-uint64_t line_log_dropped(struct line_log *l); /* lines, ever */
+uint64_t line_log_dropped(struct line_log *l); /* lines, ever; only tests ask */
 
 /* Writes what is pending, for two seconds at most. NULL is allowed. */
 void line_log_close(struct line_log *l);

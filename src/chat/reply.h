@@ -66,6 +66,7 @@ const char *reply_thoughts_mark(const struct reply_thoughts *t, bool opening);
 bool reply_thoughts_first(const struct reply_thoughts *t);
 /* The marks of calls that end reasoning too, i from 0; NULL behind the last. */
 const char *reply_call_in_thoughts(const struct reply_format *f, size_t i);
+/* All names, i from 0; NULL behind the last. Only tests ask. */
 const char *reply_format_list(size_t i);
 const char *reply_thoughts_list(size_t i);
 

@@ -51,7 +51,7 @@ enum err key_u32(const struct model *m, const char *suffix, uint32_t *out, struc
     return gguf_get_u32(m->gguf, key, out, e);
 }
 
-enum err key_f32(const struct model *m, const char *suffix, float *out, struct err_info *e)
+static enum err key_f32(const struct model *m, const char *suffix, float *out, struct err_info *e)
 {
     char key[KEY_BYTES];
     return gguf_get_f32(m->gguf, name_of(m, suffix, key), out, e);

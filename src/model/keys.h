@@ -8,8 +8,6 @@
  * where all its elements are the same. Errors: ERR_FORMAT, ERR_UNSUPPORTED, naming the key. */
 enum err key_u32(const struct model *m, const char *suffix, uint32_t *out, struct err_info *e)
     WEIR_MUST_USE;
-enum err key_f32(const struct model *m, const char *suffix, float *out, struct err_info *e)
-    WEIR_MUST_USE;
 enum err key_bool(const struct model *m, const char *suffix, bool *out, struct err_info *e)
     WEIR_MUST_USE;
 bool key_is_integer(enum gguf_kind kind);
@@ -48,7 +46,7 @@ enum err key_u32_layers(const struct model *m,
                         uint32_t *out,
                         struct err_info *e) WEIR_MUST_USE;
 
-/* As key_f32, and lo < value < hi, or it is the default. */
+/* As key_u32, a number; lo < value < hi, or what *v had. */
 enum err key_f32_in(const struct model *m,
                     const char *suffix,
                     float lo,

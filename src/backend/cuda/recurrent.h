@@ -17,11 +17,7 @@
 extern "C" {
 #endif
 
-enum { /* model/recurrent.c */
-       CUDA_CONV_MOST_WIDTH = 8,
-       CUDA_RECUR_MOST_KEY = 1024,
-       CUDA_SELECTIVE_MOST_KEY = 256
-};
+enum { CUDA_CONV_MOST_WIDTH = 8 }; /* model/recurrent.c, as other limits of this file */
 
 /* The states of one layer: state i begins at base + i * floats. It has the last width - 1 rows of
  * the convolution's channels, the oldest first, then from `heads` on each head's matrix, column
@@ -59,7 +55,7 @@ struct cuda_recur {
     struct cuda_buf mix, rate, beta, out;
     struct cuda_states states;
     const float *skip;                        /* [n_head] or NULL */
-    uint32_t n_head, n_group, n_key, n_value; /* n_key: at most CUDA_RECUR_MOST_KEY */
+    uint32_t n_head, n_group, n_key, n_value; /* n_key: at most 1024 */
     float scale;                              /* of what is read */
     int delta, each, tiled;
 };
@@ -71,7 +67,7 @@ struct cuda_selective {
     struct cuda_states states;
     const float *a;    /* [n][n_key] */
     const float *skip; /* [n] */
-    uint32_t n, n_key; /* n_key: at most CUDA_SELECTIVE_MOST_KEY */
+    uint32_t n, n_key; /* n_key: at most 256 */
 };
 void cuda_selective(const struct cuda_at *at, const struct cuda_selective *op);
 
