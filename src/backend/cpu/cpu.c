@@ -392,27 +392,12 @@ static enum err load_weights(struct cpu_backend *b, struct err_info *e)
     return OK;
 }
 
-/* backend_ops.parallel */
-struct parallel {
-    void (*fn)(void *ctx, uint32_t i, uint32_t w);
-    void *ctx;
-};
-
-static void parallel_item(void *ctx, uint32_t phase, uint32_t item, uint32_t worker)
-{
-    const struct parallel *p = ctx;
-    (void)phase;
-    p->fn(p->ctx, item, worker);
-}
-
 static void cpu_parallel(struct backend *base,
                          uint32_t n,
                          void (*fn)(void *ctx, uint32_t i, uint32_t w),
                          void *ctx)
 {
-    struct cpu_backend *b = (struct cpu_backend *)base;
-    struct parallel p = {fn, ctx};
-    pool_walk(b->pool, &n, 1, parallel_item, &p);
+    pool_each(((struct cpu_backend *)base)->pool, n, fn, ctx);
 }
 
 static uint32_t cpu_n_workers(const struct backend *base)

@@ -288,6 +288,24 @@ void pool_walk(
     atomic_store_explicit(&p->walked, walked + clock_ns() - begin, memory_order_relaxed);
 }
 
+struct each {
+    void (*fn)(void *ctx, uint32_t i, uint32_t w);
+    void *ctx;
+};
+
+static void each_item(void *ctx, uint32_t phase, uint32_t item, uint32_t worker)
+{
+    const struct each *each = ctx;
+    (void)phase;
+    each->fn(each->ctx, item, worker);
+}
+
+void pool_each(struct pool *p, uint32_t n, void (*fn)(void *ctx, uint32_t i, uint32_t w), void *ctx)
+{
+    struct each each = {fn, ctx};
+    pool_walk(p, &n, 1, each_item, &each);
+}
+
 struct pool_times pool_times(const struct pool *p)
 {
     double waited = 0;

@@ -50,6 +50,12 @@ bool pool_has_items(const struct pool *p, uint32_t phase);
 void pool_walk(
     struct pool *p, const uint32_t *n_items, uint32_t n_phases, pool_item_fn fn, void *ctx);
 
+/* A walk of one phase: fn for each i of 0..n-1, with the worker (backend_ops.parallel). */
+void pool_each(struct pool *p,
+               uint32_t n,
+               void (*fn)(void *ctx, uint32_t i, uint32_t w),
+               void *ctx);
+
 /* Since creation, in microseconds added up over all workers: the length of all walks, and the part
  * of it that workers found nothing to take, because a phase's last items were under way elsewhere.
  */

@@ -7,27 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* backend_ops.parallel */
-struct parallel {
-    void (*fn)(void *ctx, uint32_t i, uint32_t w);
-    void *ctx;
-};
-
-static void parallel_item(void *ctx, uint32_t phase, uint32_t item, uint32_t worker)
-{
-    const struct parallel *p = ctx;
-    (void)phase;
-    p->fn(p->ctx, item, worker);
-}
-
 static void run_parallel(struct backend *base,
                          uint32_t n,
                          void (*fn)(void *ctx, uint32_t i, uint32_t w),
                          void *ctx)
 {
-    struct cuda_backend *b = (struct cuda_backend *)base;
-    struct parallel p = {fn, ctx};
-    pool_walk(b->threads, &n, 1, parallel_item, &p);
+    pool_each(((struct cuda_backend *)base)->threads, n, fn, ctx);
 }
 
 static uint32_t n_workers(const struct backend *base)
