@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "cli/cli.h"
-#include "cli/device_options.h"
+#include "cli/model_options.h"
 #include "model/uses.h"
 
 #include <math.h>
@@ -19,25 +19,20 @@
 enum { BLOCK_TOKENS = 16, CHUNK_ROWS = 512, MAX_TOKENS = 1 << 20, MAX_BATCH = 1024 };
 
 struct options {
-    const char *model;
-    uint32_t n_prefill, n_decode, n_threads, n_repeat;
+    struct cli_model model;
+    uint32_t n_prefill, n_decode, n_repeat;
     uint32_t *batches, *depths;
     uint32_t n_batches, n_depths;
-    enum kv_type kv_type;
-    struct device device;
     bool json;
 };
 
 static const struct argp_option options[] = {
-    {"model", 'm', "MODEL", 0, "GGUF file (default: the built-in model)", 0},
+    CLI_MODEL_OPTIONS("f16"),
     {"prefill", 'p', "N", 0, "prompt tokens of the prefill test (default 256)", 0},
     {"decode", 'n', "N", 0, "tokens a stream of each decode test (default 32)", 0},
     {"batch", 'b', "LIST", 0, "streams that decode at once (default 1,8,32)", 0},
     {"depth", 'd', "LIST", 0, "positions each stream holds already (default 0,1500)", 0},
-    {"threads", 'j', "N", 0, "worker threads (default: one a core)", 0},
     {"repeat", 'r', "N", 0, "runs of each test; the median counts (default 3)", 0},
-    {"kv-type", 'k', "TYPE", 0, "f16, f32, bf16 or q8_0 (default f16)", 0},
-    CLI_DEVICE_OPTIONS(0),
     {"json", 'J', NULL, 0, "one JSON object a line", 0},
     {0},
 };
@@ -46,9 +41,6 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
 {
     struct options *o = s->input;
     switch (key) {
-    case 'm':
-        o->model = arg;
-        return 0;
     case 'p':
         o->n_prefill = (uint32_t)cli_number(s, "--prefill", arg, 0, MAX_TOKENS);
         return 0;
@@ -63,14 +55,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
         free(o->depths);
         o->depths = cli_list(s, "--depth", arg, MAX_TOKENS, &o->n_depths);
         return 0;
-    case 'j':
-        o->n_threads = (uint32_t)cli_number(s, "--threads", arg, 1, 1024);
-        return 0;
     case 'r':
         o->n_repeat = (uint32_t)cli_number(s, "--repeat", arg, 1, 1000);
-        return 0;
-    case 'k':
-        o->kv_type = cli_kv_type(s, arg);
         return 0;
     case 'J':
         o->json = true;
@@ -85,7 +71,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
         }
         return 0;
     default:
-        return cli_device_option(key, arg, s, &o->device);
+        return cli_model_option(key, arg, s, &o->model);
     }
 }
 
@@ -452,7 +438,8 @@ static double read_rate(const struct bench *b)
 static double decode_limit(const struct bench *b, uint32_t batch, uint32_t depth)
 {
     const struct cost c = cost_of(b->m, b->m->n_ops, batch);
-    const double kv_bytes = kv_read(b->m, b->o->kv_type, depth + b->o->n_decode / 2.0) * batch;
+    const double kv_bytes =
+        kv_read(b->m, b->o->model.kv_type, depth + b->o->n_decode / 2.0) * batch;
     const double by_memory = (c.bytes + kv_bytes) / median(b, b->rates);
     const double by_compute = compute_seconds(b, &c) * batch;
     return batch / (by_memory > by_compute ? by_memory : by_compute);
@@ -504,9 +491,9 @@ static enum err open_backend(struct bench *b, struct err_info *e)
     b->n_blocks = blocks_needed(b);
     const uint32_t rows = max_batch > CHUNK_ROWS ? max_batch : CHUNK_ROWS;
     struct backend_config cfg = {
-        .device = b->o->device,
-        .n_threads = b->o->n_threads,
-        .kv_type = b->o->kv_type,
+        .device = b->o->model.device,
+        .n_threads = b->o->model.n_threads,
+        .kv_type = b->o->model.kv_type,
         .n_blocks = b->n_blocks,
         .n_states = max_batch,
         .block_tokens = BLOCK_TOKENS,
@@ -548,7 +535,7 @@ static void print_head(const struct bench *b)
             "f16 %.0f, bf16 %.0f, f32 %.0f Gop/s\n",
             b->m->name,
             b->m->arch,
-            kv_type_name(b->o->kv_type),
+            kv_type_name(b->o->model.kv_type),
             b->backend->ops->describe(b->backend),
             b->limits.read_bytes_s * 1e-9,
             b->limits.ops_s[LIMIT_Q8_0] * 1e-9,
@@ -572,7 +559,7 @@ static void print_head(const struct bench *b)
 
 static enum err bench_all(struct bench *b, struct err_info *e)
 {
-    const char *path = cli_model_path(b->o->model, e);
+    const char *path = cli_model_path(b->o->model.path, e);
     if (!path)
         return e->code;
     enum err err = model_load(path, &b->m, e);
@@ -593,11 +580,8 @@ static enum err bench_all(struct bench *b, struct err_info *e)
 
 int cmd_bench(int argc, char **argv)
 {
-    struct options o = {.n_prefill = 256,
-                        .n_decode = 32,
-                        .n_repeat = 3,
-                        .kv_type = KV_F16,
-                        .device = cli_device_default()};
+    struct options o = {
+        .model = cli_model_default(KV_F16), .n_prefill = 256, .n_decode = 32, .n_repeat = 3};
     log_set_level(LOG_WARN);
     static const struct argp argp = {options, parse_option, NULL, doc, NULL, NULL, NULL};
     cli_parse(&argp, argc, argv, &o);

@@ -1,6 +1,6 @@
 /* weir devices: where a model can run. */
 #include "cli/cli.h"
-#include "cli/device_options.h"
+#include "cli/model_options.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "cli/cli.h"
-#include "cli/device_options.h"
+#include "cli/model_options.h"
 #include "engine/engine.h"
 
 #include <math.h>
@@ -13,12 +13,11 @@
 #include <string.h>
 
 #define KEY_POOLING 256
-#define KEY_KV_TYPE 257
-#define KEY_RAW 258
+#define KEY_RAW 257
 #define AT_ONCE 64 /* texts that the engine has together */
 
 struct options {
-    const char *model;
+    struct cli_model model;
     const char **texts; /* [n_texts] */
     uint32_t n_texts;
     bool raw;
@@ -26,7 +25,8 @@ struct options {
 };
 
 static const struct argp_option options[] = {
-    {"model", 'm', "FILE", 0, "GGUF file (default: the built-in model)", 0},
+    CLI_MODEL_OPTIONS("f32"),
+    CLI_CONTEXT_OPTION("longest text in tokens " CLI_CONTEXT_DEFAULT),
     {"pooling",
      KEY_POOLING,
      "TYPE",
@@ -34,15 +34,6 @@ static const struct argp_option options[] = {
      "mean, cls, last, or none: a vector of each token (default: as the file says)",
      0},
     {"raw", KEY_RAW, 0, 0, "as the model has them, not brought to length 1", 0},
-    {"context",
-     'c',
-     "N",
-     0,
-     "longest text in tokens (default: as trained, or as many as the model takes)",
-     0},
-    {"kv-type", KEY_KV_TYPE, "TYPE", 0, "f16, f32, bf16 or q8_0 (default f32)", 0},
-    {"threads", 'j', "N", 0, "worker threads (default: one a core)", 0},
-    CLI_DEVICE_OPTIONS(0),
     {0},
 };
 
@@ -56,21 +47,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
 {
     struct options *o = s->input;
     switch (key) {
-    case 'm':
-        o->model = arg;
-        return 0;
-    case 'c':
-        o->engine.n_ctx = (uint32_t)cli_number(s, "--context", arg, 1, 1 << 26);
-        return 0;
-    case 'j':
-        o->engine.n_threads = (uint32_t)cli_number(s, "--threads", arg, 1, 1024);
-        return 0;
     case KEY_POOLING:
         if (pooling_parse(arg, &o->engine.pooling) != OK)
             argp_error(s, "--pooling: '%s' is not mean, cls, last or none", arg);
-        return 0;
-    case KEY_KV_TYPE:
-        o->engine.kv_type = cli_kv_type(s, arg);
         return 0;
     case KEY_RAW:
         o->raw = true;
@@ -79,7 +58,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
         o->texts[o->n_texts++] = arg;
         return 0;
     default:
-        return cli_device_option(key, arg, s, &o->engine.device);
+        return cli_model_option(key, arg, s, &o->model);
     }
 }
 
@@ -92,7 +71,7 @@ struct session {
 
 static enum err open_session(struct session *s, struct err_info *e)
 {
-    const char *path = cli_model_path(s->o->model, e);
+    const char *path = cli_model_path(s->o->model.path, e);
     enum err err;
     if (!path)
         return e->code;
@@ -249,16 +228,15 @@ int cmd_embed(int argc, char **argv)
 {
     const struct argp argp = {
         .options = options, .parser = parse_option, .args_doc = "[TEXT...]", .doc = doc};
-    struct options o = {.engine = engine_config_default()};
+    struct options o = {.model = cli_model_default(KV_F32), .engine = engine_config_default()};
     struct session s = {.o = &o};
     struct err_info e = {0};
     o.texts = mem_zalloc((size_t)argc, sizeof *o.texts);
-    o.engine.device = cli_device_default();
     o.engine.max_running = AT_ONCE;
-    o.engine.kv_type = KV_F32;
     o.engine.progress = cli_progress;
     o.engine.progress_ctx = "loading";
     cli_parse(&argp, argc, argv, &o);
+    cli_model_configure(&o.model, &o.engine);
     log_set_level(LOG_WARN);
     enum err err = open_session(&s, &e);
     if (!err)

@@ -5,7 +5,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "cli/cli.h"
-#include "cli/device_options.h"
+#include "cli/model_options.h"
 #include "sample/sample.h"
 
 #include <errno.h>
@@ -18,23 +18,19 @@
 #define MAX_TOKENS (1u << 24)
 
 struct options {
-    const char *model, *tokens, *out;
+    struct cli_model model;
+    const char *tokens, *out;
     uint32_t *rows;
-    uint32_t n_rows, n_greedy, n_threads, n_ctx;
-    enum kv_type kv_type;
-    struct device device;
+    uint32_t n_rows, n_greedy;
 };
 
 static const struct argp_option options[] = {
-    {"model", 'm', "MODEL", 0, "GGUF file (default: the built-in model)", 0},
+    CLI_MODEL_OPTIONS("f16"),
+    CLI_CONTEXT_OPTION("positions to choose rotation factors for (default: as trained)"),
     {"tokens", 't', "IDS", 0, "prompt: ids separated by commas or blanks, or @FILE", 0},
     {"rows", 'r', "LIST", 0, "prompt positions whose logits are written (default: the last)", 0},
     {"out", 'o', "FILE", 0, "write float32 rows [rows, n_vocab], little endian", 0},
     {"greedy", 'g', "N", 0, "continue greedily for N tokens (default 0)", 0},
-    {"kv-type", 'k', "TYPE", 0, "f16, f32, bf16 or q8_0 (default f16)", 0},
-    {"context", 'c', "N", 0, "positions to choose rotation factors for (default: as trained)", 0},
-    {"threads", 'j', "N", 0, "worker threads (default: one a core)", 0},
-    CLI_DEVICE_OPTIONS(0),
     {0},
 };
 
@@ -42,9 +38,6 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
 {
     struct options *o = s->input;
     switch (key) {
-    case 'm':
-        o->model = arg;
-        return 0;
     case 't':
         o->tokens = arg;
         return 0;
@@ -58,15 +51,6 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
     case 'g':
         o->n_greedy = (uint32_t)cli_number(s, "--greedy", arg, 0, MAX_TOKENS);
         return 0;
-    case 'c':
-        o->n_ctx = (uint32_t)cli_number(s, "--context", arg, 2, 1 << 26);
-        return 0;
-    case 'j':
-        o->n_threads = (uint32_t)cli_number(s, "--threads", arg, 1, 1024);
-        return 0;
-    case 'k':
-        o->kv_type = cli_kv_type(s, arg);
-        return 0;
     case ARGP_KEY_ARG:
         argp_error(s, "unexpected argument '%s'", arg);
         return 0;
@@ -75,7 +59,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
             argp_error(s, "--tokens is needed");
         return 0;
     default:
-        return cli_device_option(key, arg, s, &o->device);
+        return cli_model_option(key, arg, s, &o->model);
     }
 }
 
@@ -259,9 +243,9 @@ static enum err open_session(struct session *s,
                              struct err_info *e)
 {
     uint32_t n_blocks = (s->n_total + BLOCK_TOKENS - 1) / BLOCK_TOKENS;
-    struct backend_config cfg = {.device = o->device,
-                                 .n_threads = o->n_threads,
-                                 .kv_type = o->kv_type,
+    struct backend_config cfg = {.device = o->model.device,
+                                 .n_threads = o->model.n_threads,
+                                 .kv_type = o->model.kv_type,
                                  .n_blocks = n_blocks,
                                  .n_states = 1,
                                  .block_tokens = BLOCK_TOKENS,
@@ -283,7 +267,7 @@ static enum err open_session(struct session *s,
 int cmd_logits(int argc, char **argv)
 {
     const struct argp argp = {.options = options, .parser = parse_option, .doc = doc};
-    struct options o = {.kv_type = KV_F16, .device = cli_device_default()};
+    struct options o = {.model = cli_model_default(KV_F16)};
     struct err_info e = {0};
     struct model *m = NULL;
     struct session s = {0};
@@ -294,10 +278,10 @@ int cmd_logits(int argc, char **argv)
     cli_parse(&argp, argc, argv, &o);
     log_set_level(LOG_WARN);
 
-    const char *path = cli_model_path(o.model, &e);
+    const char *path = cli_model_path(o.model.path, &e);
     err = path ? OK : e.code;
     if (err || (err = read_tokens(&o, &ids, &s.n_prompt, &e)) || (err = model_load(path, &m, &e)) ||
-        (err = model_must_generate(m, &e)) || (err = model_set_context(m, o.n_ctx, &e)) ||
+        (err = model_must_generate(m, &e)) || (err = model_set_context(m, o.model.n_ctx, &e)) ||
         (err = check_input(m, &o, ids, s.n_prompt, &e)))
         goto out;
     s.m = m;

@@ -25,7 +25,7 @@ static const char doc[] =
 enum { KEY_TEMPLATE = 256, KEY_CONTEXT, KEY_NOW };
 
 static const struct argp_option options[] = {
-    {"model", 'm', "MODEL", 0, "GGUF file whose template to use; default: the built-in model", 0},
+    {"model", 'm', "FILE", 0, "GGUF file whose template to use; default: the built-in model", 0},
     {"template", KEY_TEMPLATE, "FILE", 0, "Use the template in FILE", 0},
     {"context", KEY_CONTEXT, "FILE", 0, "The variables, a JSON object; - is stdin", 0},
     {"now", KEY_NOW, "TIME", 0, "What strftime_now tells, as 2026-01-31T12:00:00", 0},

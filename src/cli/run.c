@@ -6,7 +6,7 @@
 #include "chat/builtin.h"
 #include "chat/encode.h"
 #include "cli/cli.h"
-#include "cli/device_options.h"
+#include "cli/model_options.h"
 #include "engine/engine.h"
 
 #include <editline/readline.h>
@@ -26,27 +26,21 @@
 #define HISTORY_FILE ".weir_history"
 
 struct options {
-    const char *model, *prompt, *system, *grammar, *schema;
+    struct cli_model model;
+    const char *prompt, *system, *grammar, *schema;
     bool raw, has_seed;
     struct request_params params;
     struct engine_config engine;
 };
 
 static const struct argp_option options[] = {
-    {"model", 'm', "FILE", 0, "GGUF file (default: the built-in model)", 0},
+    CLI_MODEL_OPTIONS("f16"),
+    CLI_CONTEXT_OPTION("longest conversation in tokens " CLI_CONTEXT_DEFAULT),
     {"prompt", 'p', "TEXT", 0, "answer this and exit; without it: chat, or read a pipe", 0},
     {"system", 's', "TEXT", 0, "system message", 0},
     {"max-tokens", 'n', "N", 0, "longest answer (default: to the end of the context)", 0},
     {"temperature", KEY_TEMPERATURE, "T", 0, "0 to 2; 0 always takes the likeliest (default 0)", 0},
     {"seed", KEY_SEED, "N", 0, "of the random draws, 0 to 2^63 - 1 (default: random)", 0},
-    {"context",
-     'c',
-     "N",
-     0,
-     "longest conversation in tokens (default: as trained, or as many as the model takes)",
-     0},
-    {"threads", 'j', "N", 0, "worker threads (default: one a core)", 0},
-    CLI_DEVICE_OPTIONS(0),
     {"grammar-file", KEY_GRAMMAR, "FILE", 0, "answers in the language of this GBNF grammar", 0},
     {"json-schema", KEY_SCHEMA, "FILE", 0, "answers in JSON that satisfies this schema", 0},
     {"raw", KEY_RAW, 0, 0, "continue the prompt as plain text, without the chat template", 0},
@@ -66,9 +60,6 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
 {
     struct options *o = s->input;
     switch (key) {
-    case 'm':
-        o->model = arg;
-        return 0;
     case 'p':
         o->prompt = arg;
         return 0;
@@ -77,12 +68,6 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
         return 0;
     case 'n':
         o->params.max_tokens = (uint32_t)cli_number(s, "--max-tokens", arg, 1, 1 << 26);
-        return 0;
-    case 'c':
-        o->engine.n_ctx = (uint32_t)cli_number(s, "--context", arg, 2, 1 << 26);
-        return 0;
-    case 'j':
-        o->engine.n_threads = (uint32_t)cli_number(s, "--threads", arg, 1, 1024);
         return 0;
     case KEY_SEED:
         o->params.sample.seed = cli_number(s, "--seed", arg, 0, INT64_MAX);
@@ -110,7 +95,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
         argp_error(s, "unexpected argument '%s'", arg);
         return 0;
     default:
-        return cli_device_option(key, arg, s, &o->engine.device);
+        return cli_model_option(key, arg, s, &o->model);
     }
 }
 
@@ -328,7 +313,7 @@ static enum err read_grammar(struct session *s, struct err_info *e)
 static enum err open_session(struct session *s, struct err_info *e)
 {
     struct gguf_str source = {NULL, 0};
-    const char *path = cli_model_path(s->o->model, e);
+    const char *path = cli_model_path(s->o->model.path, e);
     if (!path)
         return e->code;
     enum err err;
@@ -363,16 +348,18 @@ static void close_session(struct session *s)
 int cmd_run(int argc, char **argv)
 {
     const struct argp argp = {.options = options, .parser = parse_option, .doc = doc};
-    struct options o = {.params = request_params_default(), .engine = engine_config_default()};
+    struct options o = {.model = cli_model_default(KV_F16),
+                        .params = request_params_default(),
+                        .engine = engine_config_default()};
     struct session s = {.o = &o};
     struct err_info e = {0};
     int status;
     o.params.sample.temperature = 0.0f;
-    o.engine.device = cli_device_default();
     o.engine.max_running = 1;
     o.engine.progress = cli_progress;
     o.engine.progress_ctx = "loading";
     cli_parse(&argp, argc, argv, &o);
+    cli_model_configure(&o.model, &o.engine);
     if (!o.has_seed && getrandom(&o.params.sample.seed, sizeof o.params.sample.seed, 0) < 0)
         o.params.sample.seed = (uint64_t)getpid();
     log_set_level(LOG_WARN);

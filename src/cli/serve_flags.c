@@ -4,7 +4,7 @@
 #include "chat/builtin.h"
 #include "chat/reply.h"
 #include "cli/cli.h"
-#include "cli/device_options.h"
+#include "cli/model_options.h"
 #include "cli/serve_files.h"
 
 #include <string.h>

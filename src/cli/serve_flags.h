@@ -15,7 +15,7 @@ enum flag_kind {
     FLAG_TEXT,   /* const char *; `empty` says why it may not be empty */
     FLAG_SWITCH, /* bool: true for on, or without a value; false for off */
     FLAG_UNLESS, /* the other way round */
-    FLAG_DEVICE, /* by device_options.h */
+    FLAG_DEVICE, /* by model_options.h */
     /* what requests are taken to say, under the flag's name with _ for -: */
     FLAG_DEFAULT_REAL,  /* from lo to hi */
     FLAG_DEFAULT_WHOLE, /* from lo to hi, or to INT64_MAX where that is 0 */
@@ -33,7 +33,7 @@ struct serve_flag {
     /* flag: "--name" */
     void (*take)(struct argp_state *s, const char *flag, const char *arg);
     const char *instead; /* the flag that it may not be given with, or NULL */
-    int key;             /* its letter, or that of device_options.h; 0: none */
+    int key;             /* its letter, or that of model_options.h; 0: none */
     int flags;           /* argp's */
     int group;
 };

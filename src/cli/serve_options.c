@@ -2,7 +2,7 @@
 
 #include "base/mem.h"
 #include "cli/cli.h"
-#include "cli/device_options.h"
+#include "cli/model_options.h"
 #include "cli/serve_flags.h"
 
 #include <ctype.h>

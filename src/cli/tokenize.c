@@ -24,7 +24,7 @@ static const char doc[] =
 enum { KEY_FILE = 256, KEY_NULL, KEY_BOS, KEY_SPECIAL, KEY_DECODE };
 
 static const struct argp_option options[] = {
-    {"model", 'm', "MODEL", 0, "GGUF file whose vocabulary to use; default: the built-in model", 0},
+    {"model", 'm', "FILE", 0, "GGUF file whose vocabulary to use; default: the built-in model", 0},
     {"file", KEY_FILE, "FILE", 0, "Read FILE instead of stdin", 0},
     {"null", KEY_NULL, NULL, 0, "Texts are separated by NUL bytes", 0},
     {"bos", KEY_BOS, NULL, 0, "Put the model's BOS token in front of each text", 0},

@@ -62,10 +62,22 @@ def test_a_size_is_more_than_nothing(flag, none):
     assert r.returncode == 2 and f"{flag}: must be more than 0" in r.stderr.decode(), r
 
 
-@pytest.mark.parametrize("command", ["serve", "embed", "bench", "logits"])
+@pytest.mark.parametrize("command", ["serve", "run", "embed", "bench", "logits"])
 def test_types_of_kv_memory_are_named_alike(command):
     r = weir(command, "--kv-type", "f8")
     assert r.returncode == 2 and b"--kv-type: 'f8' is not f16, f32, bf16 or q8_0" in r.stderr, r
+
+
+@pytest.mark.parametrize("command", [["run", "-p", "hi", "-n", 1], ["embed", "hi"],
+                                     ["bench", "-p", 1, "-n", 1, "-b", 1, "-d", 0],
+                                     ["logits", "-t", 1]])
+def test_what_runs_a_model_takes_the_same_options(command):
+    for flag, wrong in (("-k", "f8"), ("-j", "0"), ("--device", "abacus"), ("--gpu-memory", "0")):
+        assert weir(*command, flag, wrong).returncode == 2, flag
+    context = [] if command[0] == "bench" else ["-c", 64]
+    r = weir(*command, "-m", NANO, "-k", "q8_0", "-j", 2, "--device", "cpu", *context)
+    assert r.returncode == 0 and r.stdout, r
+    assert command[0] != "bench" or b"kv q8_0" in r.stdout
 
 
 @pytest.mark.parametrize("number", ["0x1", " 1", "1 ", "nan", "inf", "", ".", "--1", "+-1", "1e", "1f", "1,5"])

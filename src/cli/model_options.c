@@ -1,4 +1,4 @@
-#include "cli/device_options.h"
+#include "cli/model_options.h"
 
 #include "cli/cli.h"
 
@@ -14,6 +14,11 @@ struct device cli_device_default(void)
         exit(EXIT_USAGE);
     }
     return d;
+}
+
+struct cli_model cli_model_default(enum kv_type kv_type)
+{
+    return (struct cli_model){.kv_type = kv_type, .device = cli_device_default()};
 }
 
 /* "0.8", or a size; a number without a unit that is not above 1 is a share. */
@@ -44,4 +49,32 @@ error_t cli_device_option(int key, char *arg, struct argp_state *s, struct devic
     default:
         return ARGP_ERR_UNKNOWN;
     }
+}
+
+error_t cli_model_option(int key, char *arg, struct argp_state *s, struct cli_model *m)
+{
+    switch (key) {
+    case 'm':
+        m->path = arg;
+        return 0;
+    case 'c':
+        m->n_ctx = (uint32_t)cli_number(s, "--context", arg, 2, 1 << 26);
+        return 0;
+    case 'j':
+        m->n_threads = (uint32_t)cli_number(s, "--threads", arg, 1, 1024);
+        return 0;
+    case 'k':
+        m->kv_type = cli_kv_type(s, arg);
+        return 0;
+    default:
+        return cli_device_option(key, arg, s, &m->device);
+    }
+}
+
+void cli_model_configure(const struct cli_model *m, struct engine_config *c)
+{
+    c->n_ctx = m->n_ctx;
+    c->n_threads = m->n_threads;
+    c->kv_type = m->kv_type;
+    c->device = m->device;
 }
