@@ -11,11 +11,20 @@ enum presence { ABSENT, OPTIONAL, REQUIRED };
 
 /* What is normalised between projection and rotation; or, of each head, after it; or so, but with
  * no weights and only where there is a rotation; or, before it, as LayerNorm with weights for each
- * head. */
-enum qk_norm { QK_PLAIN, QK_NORM_HEADS, QK_NORM_ROWS, QK_NORM_ROTATED, QK_NORM_BARE, QK_NORM_EACH };
+ * head; or, after it, with a factor for each head of queries and none of keys. */
+enum qk_norm {
+    QK_PLAIN,
+    QK_NORM_HEADS,
+    QK_NORM_ROWS,
+    QK_NORM_ROTATED,
+    QK_NORM_BARE,
+    QK_NORM_EACH,
+    QK_NORM_FACTORS
+};
 
-/* How rows are normalised: by their RMS; as LayerNorm, with a bias, without, or bare. */
-enum norm_kind { NORM_RMS, NORM_LAYER, NORM_LAYER_UNBIASED, NORM_LAYER_BARE };
+/* How rows are normalised: by their RMS; as LayerNorm, with a bias, without, or bare; or by their
+ * RMS without weights. */
+enum norm_kind { NORM_RMS, NORM_LAYER, NORM_LAYER_UNBIASED, NORM_LAYER_BARE, NORM_RMS_BARE };
 
 /* Where the norms of a sub-layer stand: before it; after it, before it is added; both; or over the
  * sum with what it added to. */
@@ -42,14 +51,16 @@ enum gating { GATING_SOFTMAX, GATING_SIGMOID, GATING_BY_BIAS };
 enum temper { TEMPER_NONE, TEMPER_BY_KEY, TEMPER_UNROTATED };
 
 /* What recurrent layers are: a convolution between two gates (LFM2); heads by the gated delta rule,
- * with rates of their own, mixed by group, or for each key; Mamba-2's; the first Mamba's channels,
- * or these with norms of their steps, keys and queries (Jamba). */
+ * with rates of their own, mixed by group, for each key, or so with a bound, of whole matrices;
+ * Mamba-2's; the first Mamba's channels, or these with norms of their steps, keys and queries
+ * (Jamba). */
 enum recurrence {
     RECURRENCE_NONE,
     RECURRENCE_CONV,
     RECURRENCE_DELTA,
     RECURRENCE_DELTA_MIXED,
     RECURRENCE_DELTA_EACH,
+    RECURRENCE_DELTA_BOUNDED,
     RECURRENCE_MAMBA2,
     RECURRENCE_MAMBA,
     RECURRENCE_MAMBA_NORMED
@@ -72,8 +83,9 @@ struct arch {
     enum rope_kind rope;
     enum presence qkv_bias;   /* attn_{q,k,v}.bias */
     bool latent;              /* attention over a latent: attn_kv_a_mqa and what follows */
-    bool indexed;             /* an index picks which positions a row attends to, which no op here
-                               * computes: texts may be as long as what it picks, which is all */
+    bool indexed;             /* an index picks which positions a row attends to, or which blocks of
+                               * them, which no op here computes: texts may be as long as what it
+                               * picks, which is all */
     enum presence out_bias;   /* attn_output.bias, and those of a dense feed-forward part */
     enum presence logit_bias; /* output.bias */
     enum qk_norm qk_norm;     /* attn_{q,k}_norm.weight */
@@ -90,13 +102,15 @@ struct arch {
     bool gate_by_key;           /* unless hidden_activation says silu, */
     bool gate_by_heads;         /* or, without that, every head has keys of its own */
     bool gate_limits;           /* knows swiglu_clamp_exp and _shexp: experts, and what is not of
-                                 * them, may keep the gate and what it multiplies within a limit */
+                                 * them, may keep the gate and what it multiplies within a limit, */
+    bool gate_bound_first;      /* the gate before it is silu, not behind that */
     enum unary_kind unary;   /* a feed-forward part, or expert, is this of `up` alone; NONE: it has
                               * a gate */
     bool both_ways;          /* not causal, with windows to either side; no logits */
     bool encoder;            /* a norm over the embeddings too; no logits */
     bool embed_norm;         /* a norm over the embeddings */
     bool embed_bare;         /* likewise by RMS, without weights */
+    bool embed_again;        /* which joins the stream at each layer's end, by a scale of its own */
     bool first_bare;         /* the first layer may lack attn_norm */
     bool gaps;               /* layers may lack attention, or the feed-forward part */
     bool loops;              /* num_loops: so often all layers are gone through */

@@ -2,6 +2,8 @@
 #include "model/build.h"
 #include "model/keys.h"
 
+#include <string.h>
+
 /* No file says it: this one does without the norms of Q and K. */
 enum { LLAMA4_MAVERICK_EXPERTS = 128 };
 
@@ -121,6 +123,27 @@ static enum rope_table rope_of(struct builder *b, bool windowed)
     return windowed && b->m->ropes[ROPE_WINDOW].inv_freq ? ROPE_WINDOW : ROPE_FULL;
 }
 
+/* Queries by a factor for each head, as many times as the head has values; keys without weights. */
+static void add_factor_norms(struct builder *b, uint32_t n_q, uint32_t n_kv)
+{
+    const struct model_layer *l = &b->m->layers[b->layer];
+    const uint32_t dim = l->head_dim;
+    const uint64_t ne[3] = {dim, l->n_head, 1};
+    uint8_t *data = NULL;
+    const struct gguf_tensor *w = NULL, *factors = plan_take(b,
+                                                             plan_name(b, "attn_q_norm", "weight"),
+                                                             1,
+                                                             l->n_head,
+                                                             F32_ONLY,
+                                                             REQUIRED);
+    if (factors)
+        w = plan_make(b, factors, GGUF_TYPE_F32, ne, dim * sizeof(float), &data);
+    for (uint32_t i = 0; w && i < n_q; i++)
+        memcpy(data + i * sizeof(float), factors->data + i / dim * sizeof(float), sizeof(float));
+    plan_head_norm(b, BUF_Q, n_q, w);
+    plan_head_norm(b, BUF_K, n_kv, NULL);
+}
+
 /* Of the n values of Q or K, over each head or over the whole row. */
 static void add_qk_norm(struct builder *b, const char *stem, enum model_buf buf, uint32_t n)
 {
@@ -167,7 +190,8 @@ void plan_attend(struct builder *b)
     const bool windowed = hparams_windowed(b->m, b->arch, b->layer);
     const enum rope_table rope = rope_of(b, windowed);
     const bool bare = b->arch->qk_norm == QK_NORM_BARE;
-    const bool norm_last = b->arch->qk_norm == QK_NORM_ROTATED ||
+    const bool factors = b->arch->qk_norm == QK_NORM_FACTORS;
+    const bool norm_last = b->arch->qk_norm == QK_NORM_ROTATED || factors ||
                            (bare && rope != ROPE_NONE && hp->n_expert != LLAMA4_MAVERICK_EXPERTS);
     struct op *op;
     if (norm_last) {
@@ -176,7 +200,9 @@ void plan_attend(struct builder *b)
         op->n_head = l->n_head;
         op->n_head_kv = l->n_head_kv;
     }
-    if (norm_last || !bare) {
+    if (factors) {
+        add_factor_norms(b, n_q, n_kv);
+    } else if (norm_last || !bare) {
         add_qk_norm(b, "attn_q_norm", BUF_Q, n_q);
         if (!borrowed)
             add_qk_norm(b, "attn_k_norm", BUF_K, n_kv);
@@ -293,6 +319,8 @@ void plan_attention(struct builder *b, bool parallel)
         plan_linear(b, "attn_output", in, hp->n_embd, BUF_OUT, hp->n_embd, bias);
     } else {
         add_qkv(b, in);
+        if (b->arch->indexed)
+            plan_leave_index(b);
         if (b->arch->attention_gate)
             plan_linear(b, "attn_gate", in, hp->n_embd, BUF_HEADS, n_gate, ABSENT);
         if (hp->head_value)

@@ -11,8 +11,9 @@ struct builder {
     enum norm_kind norm;
     uint32_t most_ops, most_parts; /* that m->ops and m->parts have room for, at least 1 */
     uint32_t layer;
-    uint32_t n_named; /* layers that the file has: behind them it begins again */
-    bool *used;       /* [gguf_n_tensors] whether the tensor found its place */
+    uint32_t n_named;               /* layers that the file has: behind them it begins again */
+    bool *used;                     /* [gguf_n_tensors] whether the tensor found its place */
+    const struct gguf_tensor *ones; /* weights of norms that have none, once they were needed */
     enum err err;
     struct err_info *e;
 };
@@ -127,6 +128,8 @@ void plan_per_layer_inputs(struct builder *b);
 void plan_per_layer(struct builder *b);
 /* To OUT, of what the layer's gate reads. */
 void plan_per_layer_part(struct builder *b, enum model_buf in);
+/* The embedding, which BESIDE holds, joins the stream once more, by the layer's scale. */
+void plan_embed_again(struct builder *b);
 
 /* streams.c: the streams of X; before a layer, the one that it computes, in X; after it; and X of
  * them all. And what is added to attention's result, of what attention reads; and after it. */
@@ -148,5 +151,7 @@ struct xielu plan_xielu(struct builder *b);
 
 /* latent.c: attention over a latent, from what it reads to OUT. */
 void plan_latent_attention(struct builder *b, enum model_buf in);
+/* What would pick positions of this layer, were there more of them (hp.n_positions). */
+void plan_leave_index(struct builder *b);
 
 #endif

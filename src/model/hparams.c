@@ -521,6 +521,17 @@ static enum err read_scales(struct model *m, const struct arch *arch, struct err
     return arch->rope_alpha ? rope_grow_base(m, e) : OK;
 }
 
+/* How many positions an index picks: so many, or so many blocks of them. */
+static enum err read_index(struct model *m, struct err_info *e)
+{
+    uint32_t *n = &m->hp.n_positions, block = 1;
+    enum err err = key_u32_in(m, "attention.indexer.top_k", 1, MAX_CTX, n, e);
+    if (err || (err = key_u32_in(m, "attention.indexer.block_size", 1, MAX_CTX, &block, e)))
+        return err;
+    *n = *n < MAX_CTX / block ? *n * block : MAX_CTX;
+    return OK;
+}
+
 /* What a row sees, and what becomes of a text's hidden states. */
 static enum err read_pooling(struct model *m, const struct arch *arch, struct err_info *e)
 {
@@ -551,8 +562,7 @@ static enum err read_pooling(struct model *m, const struct arch *arch, struct er
     if (arch->positions == REQUIRED || (arch->positions == OPTIONAL && learned))
         hp->n_positions = hp->n_ctx_train;
     hp->indexed = arch->indexed;
-    if (arch->indexed &&
-        (err = key_u32_in(m, "attention.indexer.top_k", 1, MAX_CTX, &hp->n_positions, e)))
+    if (arch->indexed && (err = read_index(m, e)))
         return err;
     const struct gguf_tensor *cls = gguf_find_tensor(m->gguf, "cls.weight");
     if (!gguf_find_tensor(m->gguf, "cls.output.weight")) {

@@ -98,19 +98,34 @@ static void take_latent_matrices(struct builder *b,
                               REQUIRED);
 }
 
-/* What would pick positions, were there more of them (hp.n_positions). */
-static void leave_index(struct builder *b)
+void plan_leave_index(struct builder *b)
 {
     static const char *const names[] = {"indexer.attn_q_b.weight",
                                         "indexer.attn_k.weight",
                                         "indexer.k_norm.weight",
                                         "indexer.k_norm.bias",
-                                        "indexer.proj.weight"};
+                                        "indexer.proj.weight",
+                                        "indexer.q_proj.weight",
+                                        "indexer.k_proj.weight",
+                                        "indexer.q_norm.weight"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         const struct gguf_tensor *t = gguf_find_tensor(b->m->gguf, plan_bare_name(b, names[i]));
         if (t)
             plan_mark(b, t);
     }
+}
+
+/* What each head gathered times a factor, of what attention reads. */
+static void add_gate(struct builder *b, enum model_buf in)
+{
+    const struct model_hparams *hp = &b->m->hp;
+    const uint32_t n_head = b->m->layers[b->layer].n_head;
+    plan_linear(b, "attn_gate", in, hp->n_embd, BUF_QUERY, n_head, ABSENT);
+    plan_unary(b, BUF_QUERY, n_head, b->arch->attention_gate);
+    struct op *op = plan_add(b, OP_HEAD_SCALE, BUF_QUERY, BUF_HEADS);
+    op->n_in = op->n_head = n_head;
+    op->n_out = n_head * hp->head_value;
+    op->head_dim = hp->head_value;
 }
 
 void plan_latent_attention(struct builder *b, enum model_buf in)
@@ -120,7 +135,7 @@ void plan_latent_attention(struct builder *b, enum model_buf in)
     const struct gguf_tensor *to_latent = NULL, *from_latent = NULL;
     take_latent_matrices(b, &to_latent, &from_latent);
     if (b->arch->indexed)
-        leave_index(b);
+        plan_leave_index(b);
     if (hp->q_latent) {
         plan_linear(b, "attn_q_a", in, n_embd, BUF_QUERY, hp->q_latent, ABSENT);
         plan_linear(b, "attn_kv_a_mqa", in, n_embd, BUF_K, hp->head_dim, ABSENT);
@@ -140,5 +155,7 @@ void plan_latent_attention(struct builder *b, enum model_buf in)
     op->n_in = op->n_out = hp->rope_dims;
     plan_attend(b);
     add_linear_by_head(b, from_latent, BUF_ATT, hp->latent, BUF_HEADS, hp->head_value);
+    if (b->arch->attention_gate)
+        add_gate(b, in);
     plan_linear(b, "attn_output", BUF_HEADS, n_head * hp->head_value, BUF_OUT, n_embd, ABSENT);
 }

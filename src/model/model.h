@@ -16,7 +16,7 @@
  * in models with latent attention (DeepSeek-V2's), where one row a position, [latent + rope_dims]
  * long, is the K of all heads, and its first `latent` values are their V:
  *
- *      QUERY [q_latent]                    what the queries are made of
+ *      QUERY [q_latent]                    what the queries are made of; then what gates, by head
  *      HEADS [n_head][key or value length] queries before they are brought to the latent space, and
  *                                          what attention gathered once it is brought back;
  *                                          in models that gate that, the gate
@@ -41,7 +41,8 @@
  *      UNFOLDED [n_stream - 1][n_embd]     the others as they will be added to it
  *      MODES [n_stream], COEFS [n_stream][n_stream]      how they are mixed
  *      LOW [n_low], BESIDE [n_embd]        a product of two narrow matrices beside attention
- *                                          (LOW: what experts read and put out, if that is narrow)
+ *                                          (LOW: what experts read and put out, if that is narrow;
+ *                                          BESIDE: the embedding, if layers add it once more)
  *
  * and in models with recurrent layers, which keep of a sequence not K and V of every position but a
  * state of fixed size: the last inputs of a convolution, and a matrix for each head:
@@ -311,8 +312,16 @@ enum rope_kind { ROPE_ADJACENT, ROPE_HALVES };
 
 /* What gates: silu(g) u; gelu(g) u by its tanh form; g' sigmoid(1.702 g') (u' + 1) with g' = min(g,
  * 7) and u' = u within -7..7; sigmoid(g) u; g u; min(silu(g), c) u' with u' = u within -c..c, of
- * the op's cap c (Step 3.5). */
-enum gate_kind { GATE_SILU, GATE_GELU, GATE_CLAMPED, GATE_SIGMOID, GATE_PLAIN, GATE_SILU_CAPPED };
+ * the op's cap c (Step 3.5); silu(min(g, c)) u' likewise (Maple). */
+enum gate_kind {
+    GATE_SILU,
+    GATE_GELU,
+    GATE_CLAMPED,
+    GATE_SIGMOID,
+    GATE_PLAIN,
+    GATE_SILU_CAPPED,
+    GATE_SILU_BOUNDED
+};
 
 /* What stands between the two matrices of a feed-forward part without a gate, or before one: gelu
  * by the error function; gelu by its tanh form; max(x, 0)^2; max(x, 0); 1 / (1 + e^-x);

@@ -24,10 +24,10 @@ void plan_per_layer_inputs(struct builder *b)
 }
 
 /* The layer's scale, where it has one. */
-static float take_scale(struct builder *b)
+static float take_scale(struct builder *b, enum presence presence)
 {
     const struct gguf_tensor *t =
-        plan_take(b, plan_name(b, "layer_output_scale", "weight"), 1, 1, F32_ONLY, OPTIONAL);
+        plan_take(b, plan_name(b, "layer_output_scale", "weight"), 1, 1, F32_ONLY, presence);
     float scale = 1.0f;
     if (t)
         memcpy(&scale, t->data, sizeof scale);
@@ -54,7 +54,13 @@ void plan_per_layer(struct builder *b)
         plan_per_layer_part(b, BUF_X);
         plan_add(b, OP_ADD, BUF_OUT, BUF_X);
     }
-    const float scale = take_scale(b);
+    const float scale = take_scale(b, OPTIONAL);
     if (scale != 1.0f)
         plan_add(b, OP_SCALE, BUF_X, BUF_X)->scale = scale;
+}
+
+void plan_embed_again(struct builder *b)
+{
+    const float scale = take_scale(b, REQUIRED);
+    plan_add(b, OP_ADD, BUF_BESIDE, BUF_X)->scale = scale;
 }

@@ -20,11 +20,33 @@ struct norm_parts {
     const struct gguf_tensor *w, *bias;
 };
 
+static bool by_rms(const struct builder *b)
+{
+    return b->norm == NORM_RMS || b->norm == NORM_RMS_BARE;
+}
+
+/* The weights of norms that have none, made once. */
+static const struct gguf_tensor *take_ones(struct builder *b)
+{
+    const uint32_t n = b->m->hp.n_embd;
+    const uint64_t ne[3] = {n, 1, 1};
+    const float one = 1.0f;
+    uint8_t *data = NULL;
+    if (b->ones)
+        return b->ones;
+    b->ones = plan_make(b, gguf_tensor_at(b->m->gguf, 0), GGUF_TYPE_F32, ne, n * sizeof one, &data);
+    for (uint32_t i = 0; b->ones && i < n; i++)
+        memcpy(data + i * sizeof one, &one, sizeof one);
+    return b->ones;
+}
+
 static struct norm_parts take_norm(struct builder *b, const char *name)
 {
     const enum norm_kind kind = b->norm;
     const uint32_t n = b->m->hp.n_embd;
     char w[96], bias[96];
+    if (kind == NORM_RMS_BARE)
+        return (struct norm_parts){take_ones(b), NULL};
     snprintf(w, sizeof w, "%s.weight", name);
     if (b->arch->bare_norms && !gguf_find_tensor(b->m->gguf, w))
         snprintf(w, sizeof w, "%s", name);
@@ -40,7 +62,7 @@ static void add_norm(struct builder *b,
                      enum model_buf in,
                      enum model_buf out)
 {
-    struct op *op = plan_add(b, b->norm == NORM_RMS ? OP_NORM : OP_LAYER_NORM, in, out);
+    struct op *op = plan_add(b, by_rms(b) ? OP_NORM : OP_LAYER_NORM, in, out);
     op->w = parts.w;
     op->bias = parts.bias;
 }
@@ -207,7 +229,9 @@ void plan_gated(struct builder *b, enum model_buf out, enum model_buf up, uint32
     struct op *op = plan_add(b, OP_GATED, out, out);
     op->in2 = up;
     op->n_in = op->n_out = n;
-    op->gate = silu ? GATE_SILU : limit > 0.0f ? GATE_SILU_CAPPED : b->arch->gate;
+    op->gate = silu ? GATE_SILU : b->arch->gate;
+    if (limit > 0.0f)
+        op->gate = b->arch->gate_bound_first ? GATE_SILU_BOUNDED : GATE_SILU_CAPPED;
     op->cap = limit;
 }
 
@@ -273,6 +297,8 @@ static void add_layer(struct builder *b)
         plan_streams_correct(b);
     else if (b->arch->per_layer)
         plan_per_layer(b);
+    else if (b->arch->embed_again)
+        plan_embed_again(b);
 }
 
 /* Behind each pass over the layers but the last one: what the next one reads. */
@@ -315,6 +341,11 @@ static void add_places(struct builder *b)
         add_norm(b, take_norm(b, "token_embd_norm"), BUF_X, BUF_X);
     if (b->arch->embed_bare)
         plan_head_norm(b, BUF_X, hp->n_embd, NULL)->head_dim = hp->n_embd;
+    if (b->arch->embed_again) {
+        struct op *op = plan_add(b, OP_HEAD_COPY, BUF_X, BUF_BESIDE);
+        op->n_head = 1;
+        op->in_step = op->out_step = hp->n_embd;
+    }
 }
 
 /* A linear of the head, over the rows whose hidden states are wanted. */
@@ -329,7 +360,7 @@ static void add_head_linear(
 /* The hidden states as they leave the model, and what a head makes of them. */
 static void add_hidden(struct builder *b, struct norm_parts norm)
 {
-    const bool rms = b->norm == NORM_RMS;
+    const bool rms = by_rms(b);
     plan_add(b, OP_HIDDEN, BUF_X, BUF_HIDDEN)->w = rms ? norm.w : NULL;
     if (!rms && !b->arch->encoder)
         add_norm(b, norm, BUF_HIDDEN, BUF_HIDDEN);
@@ -377,9 +408,10 @@ static void set_widths(struct model *m, const struct arch *arch)
     w[BUF_QUERY] = arch->gate_in_query ? 2 * w[BUF_Q] : 0;
     if (hp->latent) {
         const uint32_t longer = hp->head_key > hp->head_value ? hp->head_key : hp->head_value;
+        const uint32_t n_gate = arch->attention_gate ? hp->n_head : 0;
         w[BUF_ATT] = hp->n_head * hp->latent;
         w[BUF_V] = 0;
-        w[BUF_QUERY] = hp->q_latent;
+        w[BUF_QUERY] = hp->q_latent > n_gate ? hp->q_latent : n_gate;
         w[BUF_HEADS] = hp->n_head * longer;
     }
     w[BUF_GATE] = w[BUF_UP] = hp->n_ff > hp->n_ff_shared ? hp->n_ff : hp->n_ff_shared;
@@ -390,7 +422,7 @@ static void set_widths(struct model *m, const struct arch *arch)
     w[BUF_MODES] = hp->n_stream;
     w[BUF_COEFS] = hp->n_stream * hp->n_stream;
     w[BUF_LOW] = hp->n_expert_latent ? hp->n_expert_latent : hp->n_low;
-    w[BUF_BESIDE] = hp->n_low ? hp->n_embd : 0;
+    w[BUF_BESIDE] = hp->n_low || arch->embed_again ? hp->n_embd : 0;
     w[BUF_ROUTER] = hp->n_expert;
     w[BUF_EXPERT_GATE] = w[BUF_EXPERT_UP] = hp->n_expert_used * hp->n_ff_expert;
     w[BUF_EXPERT_OUT] = hp->n_expert_used * hp->n_embd;

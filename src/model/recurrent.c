@@ -99,6 +99,13 @@ static enum err read_square_heads(struct model *m, struct err_info *e)
     return err;
 }
 
+/* Has each key a rate of its own? */
+static bool for_each_key(const struct arch *arch)
+{
+    return arch->recurrence == RECURRENCE_DELTA_EACH ||
+           arch->recurrence == RECURRENCE_DELTA_BOUNDED;
+}
+
 static bool by_channels(const struct arch *arch)
 {
     return arch->recurrence == RECURRENCE_MAMBA || arch->recurrence == RECURRENCE_MAMBA_NORMED;
@@ -132,9 +139,9 @@ enum err recurrent_read(struct model *m, const struct arch *arch, struct err_inf
                               e);
     hp->conv_channels = hp->n_embd;
     if (!err && !conv)
-        err = by_channels(arch)                           ? read_channels(m, e)
-              : arch->recurrence == RECURRENCE_DELTA_EACH ? read_square_heads(m, e)
-                                                          : read_heads(m, arch, e);
+        err = by_channels(arch)    ? read_channels(m, e)
+              : for_each_key(arch) ? read_square_heads(m, e)
+                                   : read_heads(m, arch, e);
     if (!err && hp->conv_channels > MAX_CONV_CHANNELS)
         err = err_set(e,
                       ERR_FORMAT,
@@ -157,7 +164,7 @@ void recurrent_widths(struct model *m, const struct arch *arch)
     w[BUF_MIX] = hp->conv_channels;
     w[BUF_RATE] = w[BUF_BETA] = hp->n_rec_head;
     w[BUF_REC] = w[BUF_REC_GATE] = conv ? hp->n_embd : hp->n_rec_head * hp->rec_value;
-    if (arch->recurrence == RECURRENCE_DELTA_EACH) {
+    if (for_each_key(arch)) {
         w[BUF_RATE] = w[BUF_REC];
         w[BUF_LOW] = hp->rec_key;
     }
@@ -343,7 +350,8 @@ static void add_apart(struct builder *b, enum model_buf in)
         plan_linear(b, "attn_qkv", in, n_embd, BUF_MIX, 3 * n, ABSENT);
     for (size_t i = 0; !fused && i < 3; i++)
         plan_linear(b, stems[i], in, n_embd, bufs[i], n, ABSENT);
-    plan_linear(b, "ssm_f_a", in, n_embd, BUF_LOW, hp->rec_key, ABSENT);
+    if (b->arch->recurrence == RECURRENCE_DELTA_EACH)
+        plan_linear(b, "ssm_f_a", in, n_embd, BUF_LOW, hp->rec_key, ABSENT);
     plan_linear(b, "ssm_beta", in, n_embd, BUF_BETA, hp->n_rec_head, ABSENT);
     for (uint32_t i = 0; !fused && i < 3; i++) {
         struct op *op = plan_add(b, OP_HEAD_COPY, bufs[i], BUF_MIX);
@@ -353,21 +361,54 @@ static void add_apart(struct builder *b, enum model_buf in)
     }
 }
 
-/* RATE = e^(a softplus(ssm_f_b(LOW) + ssm_dt)), with an a for each head; BETA = sigmoid(BETA). By
- * ops on vectors: there are n_key times as many as where OP_RATES computes them in double. */
-static void add_rates_of_keys(struct builder *b)
+/* Values times a vector of one for each head. */
+static void add_head_factors(struct builder *b, const struct gguf_tensor *a)
 {
-    const uint32_t n_head = b->m->hp.n_rec_head, n_key = b->m->hp.rec_key, n = n_head * n_key;
-    struct op *op = plan_linear(b, "ssm_f_b", BUF_LOW, n_key, BUF_RATE, n, ABSENT);
-    op->bias = plan_take(b, plan_name(b, "ssm_dt", "bias"), n, 1, F32_ONLY, REQUIRED);
-    plan_unary(b, BUF_RATE, n, UNARY_SOFTPLUS);
-    const struct gguf_tensor *a = take_bare(b, "ssm_a", 1, n_head);
+    const uint32_t n_key = b->m->hp.rec_key, n = b->m->hp.n_rec_head * n_key;
     const uint64_t ne[3] = {n, 1, 1};
     uint8_t *data = NULL;
-    op = plan_add(b, OP_MUL, BUF_RATE, BUF_RATE);
+    struct op *op = plan_add(b, OP_MUL, BUF_RATE, BUF_RATE);
     op->w = a ? plan_make(b, a, GGUF_TYPE_F32, ne, n * sizeof(float), &data) : NULL;
     for (uint32_t i = 0; op->w && i < n; i++)
         memcpy(data + i * sizeof(float), a->data + i / n_key * sizeof(float), sizeof(float));
+}
+
+/* The least that the logarithm of a rate may be. */
+static float rate_bound(struct builder *b)
+{
+    bool bounded = true;
+    float least = 0.0f;
+    if (!b->err)
+        b->err = key_bool(b->m, "kda.safe_gate", &bounded, b->e);
+    if (!b->err && !bounded)
+        b->err = err_set(
+            b->e, ERR_UNSUPPORTED, "%s.kda.safe_gate is false: only true is supported", b->m->arch);
+    if (!b->err)
+        b->err = key_f32_in(b->m, "kda.gate_lower_bound", -1e3f, 0.0f, &least, b->e);
+    if (!b->err && least == 0.0f)
+        b->err = err_set(
+            b->e, ERR_FORMAT, "metadata key %s.kda.gate_lower_bound is missing", b->m->arch);
+    return least;
+}
+
+/* With an a for each head, x = ssm_f_b(LOW) + ssm_dt: RATE = e^(a softplus(x)), or bounded, of
+ * x = ssm_f_a(in) + ssm_dt, e^(least sigmoid(a x)); BETA = sigmoid(BETA). By ops on vectors: there
+ * are n_key times as many as where OP_RATES computes them in double. */
+static void add_rates_of_keys(struct builder *b, enum model_buf in)
+{
+    const struct model_hparams *hp = &b->m->hp;
+    const uint32_t n_head = hp->n_rec_head, n_key = hp->rec_key, n = n_head * n_key;
+    const bool bounded = b->arch->recurrence == RECURRENCE_DELTA_BOUNDED;
+    struct op *op = bounded ? plan_linear(b, "ssm_f_a", in, hp->n_embd, BUF_RATE, n, ABSENT)
+                            : plan_linear(b, "ssm_f_b", BUF_LOW, n_key, BUF_RATE, n, ABSENT);
+    op->bias = plan_take(b, plan_name(b, "ssm_dt", "bias"), n, 1, F32_ONLY, REQUIRED);
+    if (!bounded)
+        plan_unary(b, BUF_RATE, n, UNARY_SOFTPLUS);
+    add_head_factors(b, take_bare(b, "ssm_a", 1, n_head));
+    if (bounded) {
+        plan_unary(b, BUF_RATE, n, UNARY_SIGMOID);
+        plan_add(b, OP_SCALE, BUF_RATE, BUF_RATE)->scale = rate_bound(b);
+    }
     plan_unary(b, BUF_RATE, n, UNARY_EXP);
     plan_unary(b, BUF_BETA, n_head, UNARY_SIGMOID);
 }
@@ -381,14 +422,18 @@ static void add_delta_each(struct builder *b, enum model_buf in, enum model_buf 
     struct op *op = plan_add(b, OP_CONV, BUF_MIX, BUF_MIX);
     op->w = join_convs(b, n);
     op->gated = true;
-    add_rates_of_keys(b);
+    add_rates_of_keys(b, in);
     op = plan_add(b, OP_HEAD_UNIT, BUF_MIX, BUF_MIX);
     op->head_dim = hp->rec_key;
     op->n_in = op->n_out = 2 * n;
     add_heads(b, OP_RECUR, RECUR_DELTA_EACH);
     add_rec_norm(b, hp->rec_value, 1, REQUIRED);
-    plan_linear(b, "ssm_g_a", in, n_embd, BUF_LOW, hp->rec_key, ABSENT);
-    plan_linear(b, "ssm_g_b", BUF_LOW, hp->rec_key, BUF_REC_GATE, n, ABSENT);
+    if (b->arch->recurrence == RECURRENCE_DELTA_BOUNDED) {
+        plan_linear(b, "ssm_g_a", in, n_embd, BUF_REC_GATE, n, ABSENT);
+    } else {
+        plan_linear(b, "ssm_g_a", in, n_embd, BUF_LOW, hp->rec_key, ABSENT);
+        plan_linear(b, "ssm_g_b", BUF_LOW, hp->rec_key, BUF_REC_GATE, n, ABSENT);
+    }
     add_product(b, GATE_SIGMOID, BUF_REC_GATE, BUF_REC, BUF_REC);
     plan_linear(b, "attn_output", BUF_REC, n, out, n_embd, ABSENT);
 }
@@ -461,6 +506,7 @@ void plan_recurrent(struct builder *b, enum model_buf in, enum model_buf out)
         add_delta(b, in, out);
         break;
     case RECURRENCE_DELTA_EACH:
+    case RECURRENCE_DELTA_BOUNDED:
         add_delta_each(b, in, out);
         break;
     case RECURRENCE_MAMBA2:

@@ -5,7 +5,7 @@
 #include "model/model.h"
 
 static_assert(GATE_SILU == 0 && GATE_GELU == 1 && GATE_CLAMPED == 2 && GATE_SIGMOID == 3 &&
-                  GATE_PLAIN == 4 && GATE_SILU_CAPPED == 5 && UNARY_RELU == 4 &&
+                  GATE_PLAIN == 4 && GATE_SILU_CAPPED == 5 && GATE_SILU_BOUNDED == 6 && UNARY_RELU == 4 &&
                   UNARY_SIGMOID == 5 && UNARY_SOFTPLUS == 6 && UNARY_EXP == 7 && UNARY_XIELU == 8,
               "as rows.cu numbers them");
 
@@ -353,6 +353,8 @@ static double ref_gate(int kind, double g, double u)
         return g * u;
     if (kind == GATE_SILU_CAPPED)
         return fmin(g / (1 + exp(-g)), GATE_CAP) * fmax(-GATE_CAP, fmin(u, GATE_CAP));
+    if (kind == GATE_SILU_BOUNDED)
+        return ref_gate(GATE_SILU, fmin(g, GATE_CAP), fmax(-GATE_CAP, fmin(u, GATE_CAP)));
     g = fmin(g, 7);
     u = fmax(-7, fmin(u, 7));
     return g / (1 + exp(-1.702 * g)) * (u + 1);
@@ -361,7 +363,7 @@ static double ref_gate(int kind, double g, double u)
 static void test_gated(void **state)
 {
     (void)state;
-    for (int kind = 0; kind <= GATE_SILU_CAPPED; kind++) {
+    for (int kind = 0; kind <= GATE_SILU_BOUNDED; kind++) {
         for (uint32_t n : widths) {
             for (int places = 0; places < 3; places++) {         /* 2: weighed before */
                 step_on_device *s = new_step(places ? 2 : ROWS); /* places say how many */

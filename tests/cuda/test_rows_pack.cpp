@@ -354,7 +354,7 @@ static void stages_are_their_launches(void **state)
 static void gates_of_all_kinds(void **state)
 {
     (void)state;
-    for (int kind = 0; kind <= GATE_SILU_CAPPED; kind++) {
+    for (int kind = 0; kind <= GATE_SILU_BOUNDED; kind++) {
         for (unsigned forms = 1; forms < 16; forms *= 2) {
             for (int c = GATE_PACK; c <= PLACES_PACK; c++) {
                 draw d = draw_chain(c);

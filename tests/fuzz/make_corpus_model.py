@@ -407,9 +407,9 @@ def delta(arch, inner, state, rank, group, fused=False):
     return bare_model(arch, k, {n: s for n, s in t.items() if not (next_ and n in DENSE)})
 
 
-def kimi(**more):
+def kimi(arch="kimi-linear", more_tensors=(), **more):
     """A layer with a latent and experts, and one that forgets each key at a rate of its own."""
-    arch, key = "kimi-linear", 4
+    key = 4
     n = N_HEAD * key
     (ke, te), (kl, tl) = experts(arch), latent(arch, False)
     k = ke | kl | {f"{arch}.{name}": v for name, v in {
@@ -418,11 +418,19 @@ def kimi(**more):
     t = {f"attn_{x}.weight": (N_EMBD, n) for x in "qkv"}
     t |= {f"ssm_conv1d_{x}.weight": (4, 1, n) for x in "qkv"}
     for x in "fg":
-        t |= {f"ssm_{x}_a.weight": (N_EMBD, key), f"ssm_{x}_b.weight": (key, n)}
+        t |= {f"ssm_{x}_a.weight": (N_EMBD, key), f"ssm_{x}_b.weight": (key, n)} if arch == "kimi-linear" else {
+            f"ssm_{x}_a.weight": (N_EMBD, n)}
     t |= {"ssm_beta.weight": (N_EMBD, N_HEAD), "ssm_dt.bias": (n,), "ssm_a": (1, N_HEAD),
           "ssm_norm.weight": (key,), "attn_output.weight": (n, N_EMBD)}
-    return small(arch, set_keys=k | more, set_tensors=te | tl | layer_of(1, t) | dense_of(1), drop=[
-        *DENSE, "blk.0.attn_k.weight", "blk.0.attn_v.weight"])
+    return small(arch, set_keys=k | more, set_tensors=te | tl | layer_of(1, t) | dense_of(1) | dict(more_tensors),
+                 drop=[*DENSE, "blk.0.attn_k.weight", "blk.0.attn_v.weight"])
+
+
+def ling(bounded=True, **more):
+    """The same with whole matrices and rates within a bound, and what attention gathered gated by head."""
+    t = {"blk.0.attn_gate.weight": (0, (N_EMBD, N_HEAD)), "blk.0.exp_probs_b.bias": (0, (4,))}
+    k = {"bailingmoe3.kda.gate_lower_bound": (F32, -5.0)} if bounded else {}
+    return kimi("bailingmoe3", t, **(k | more))
 
 
 def scan(arch, more, inner=16, state=4, rank=2, group=1):
@@ -566,6 +574,7 @@ SEEDS |= {"short_convolution": lfm2(),
           "delta_narrow": delta("qwen3next", 4, 4, 4, 2),
           "delta_fused": delta("qwen35", 16, 4, 2, 1, fused=True),
           "delta_of_keys": kimi(),
+          "delta_bounded": ling(),
           "scan": mamba2(), "channels": channels("mamba", **{"ssm.dt_b_c_rms": (BOOL, 1)}),
           "channels_normed": channels("jamba", ("dt", "b", "c")),
           "channels_half": channels("jamba", ("dt", "c")), # one norm is missing

@@ -461,4 +461,24 @@ FAMILIES = {
               "attention.q_lora_rank": 20, "expert_weights_norm": True, "expert_weights_scale": 2.5,
               "attention.indexer.head_count": 2, "attention.indexer.key_length": 64,
               "attention.indexer.top_k": 96, "attention.indexer.types": [True, False]}),
+    # norms without weights; the embedding joins again at each layer's end
+    "talkie": dict(
+        arch="talkie", pair="halves", embed_bare=True, embed_again=True, norms="bare", qk_norm="factors",
+        heads_kv=2, eps=1.1920929e-07, logit_factor=0.25, keys={"logit_scale": 0.25},
+        scaled=[f"blk.{i}.{x}" for i in (0, 1) for x in ("attn_output", "ffn_down")]),
+    # an index would pick more blocks of positions than there are
+    "minimax-m3": dict(
+        arch="minimax-m3", pair="halves", rope_dims=4, qk_norm="heads", act="clamped", layers=3, experts=6,
+        used=2, ff_expert=24, expert_length=24, ff_shared=24, unlisted_shared=True, sigmoid=True,
+        select_bias=True, weights_norm=True, weights_scale=2.0, dense_first=1, indexed_blocks=(1, 16),
+        keys={"expert_shared_count": 1, "leading_dense_block_count": 1, "expert_gating_func": 2,
+              "expert_weights_norm": True, "expert_weights_scale": 2.0, "attention.indexer.head_count": 1,
+              "attention.indexer.key_length": 16, "attention.indexer.top_k": 16,
+              "attention.indexer.block_size": 32, "attention.indexer.local_blocks": 1}),
+    "maple": dict(
+        arch="maple", pair="halves", rope_dims=4, qk_norm="heads", layers=4, window=24, full_unrotated=True,
+        windowed=[True, False, True, True], experts=6, used=2, ff_expert=24, expert_length=24,
+        bound_first=True, limits=[(0.5, 0), (0.3, 0), (0, 0), (0.7, 0)],
+        keys={"attention.sliding_window": 24, "swiglu_clamp_exp": [0.5, 0.3, 0.0, 0.7],
+              "attention.sliding_window_pattern": [True, False, True, True]}),
 }

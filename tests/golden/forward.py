@@ -132,6 +132,8 @@ def forward(c, t, ids):
     def gate(g, u, limit=0):
         if limit:
             limit = np.float64(np.float32(limit))
+            if c.get("bound_first"):
+                g = np.minimum(g, limit)
             return np.minimum(g / (1 + np.exp(-g)), limit) * np.clip(u, -limit, limit)
         if c.get("act") == "gelu":
             return 0.5 * g * (1 + np.tanh(np.sqrt(2 / np.pi) * (g + 0.044715 * g ** 3))) * u
@@ -179,6 +181,7 @@ def forward(c, t, ids):
         x = norm(x, "token_embd_norm")
     if c.get("embed_bare"):
         x = rms(x, 1.0)
+    embedded = x
     residual = np.float64(np.float32(c.get("residual", 1.0)))
     stored = {} # keys and values by layer
     if c.get("per_layer"):
@@ -246,7 +249,10 @@ def forward(c, t, ids):
             s = np.einsum("qhd,khd->hqk", q * temper(c, pos)[:, None, None], k)
             s = s * dk ** -0.5 * c.get("yarn_scores", 1.0)
             s = softmax(np.where(pos[:, None] < pos[None, :], -np.inf, s))
-            return linear(np.einsum("hqk,khd->qhd", s, v).reshape(n, h * dv), "attn_output")
+            gathered = np.einsum("hqk,khd->qhd", s, v)
+            if c.get("gated_attention"):
+                gathered = gathered / (1 + np.exp(-linear(y, "attn_gate")))[..., None]
+            return linear(gathered.reshape(n, h * dv), "attn_output")
 
         def attend(y):
             if c.get("latent"):
@@ -290,6 +296,8 @@ def forward(c, t, ids):
                     q, k = rms(q, 1.0), rms(k, 1.0)
             if not rotated or not c.get("full_unrotated"):
                 q = q * temper(c, pos)[:, None, None]
+            if c.get("qk_norm") == "factors":
+                q, k = rms(q, w("attn_q_norm")), rms(k, 1.0)
             if c.get("qk_norm") == "rotated":
                 q, k = rms(q, w("attn_q_norm")), rms(k, w("attn_k_norm"))
             stored[i] = k, v
@@ -436,7 +444,9 @@ def forward(c, t, ids):
         elif c.get("per_layer"):
             y = linear(gate(linear(x, "inp_gate"), own[:, i]), "proj")
             x = x + norm_here(y, "post_norm")
-        if c.get("layer_scale"):
+        if c.get("embed_again"):
+            x = x + embedded * w("layer_output_scale")
+        elif c.get("layer_scale"):
             x = x * w("layer_output_scale")
         if c.get("loops") and (i + 1) % n_layers == 0 and i + 1 < c["layers"] and not c.get("unbroken"):
             x = norm(x, "output_norm")

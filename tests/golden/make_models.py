@@ -35,7 +35,7 @@ ROWS = [0, 1, 2, 15, 16, 31, 32, 47, 63, 69]
 def norm_names(c):
     """Of one layer: those before attention's matrices and those behind them."""
     place = c.get("norms")
-    if c.get("norm") == "bare":
+    if c.get("norm") == "bare" or c.get("norms") == "bare":
         return [], []
     first = [] if place == "after" else ["attn_norm"]
     if c.get("second"):
@@ -115,13 +115,21 @@ def tensors_of(c, rng):
                         std=1.5)
                 if c.get("qkv_bias"):
                     vec(p + f"attn_{x}.bias", n)
-        if h and c.get("qk_norm") not in (None, "bare"):
+        if h and c.get("indexed_blocks") and i >= c["dense_first"]: # which is left alone as well
+            n_head, key = c["indexed_blocks"]
+            mat(p + "indexer.q_proj", n_head * key, d)
+            mat(p + "indexer.k_proj", key, d)
+            norm(p + "indexer.q_norm", key)
+            norm(p + "indexer.k_norm", key)
+        if c.get("qk_norm") == "factors":
+            vec(p + "attn_q_norm.weight", (h, 1), 1.0, 0.2)
+        elif h and c.get("qk_norm") not in (None, "bare"):
             rows = c["qk_norm"] == "rows"
             each = c["qk_norm"] == "each"
             norm(p + "attn_q_norm", (h, dim) if each else q if rows else dim, False)
             if kv_layer(c, i) == i or c.get("spare_kv"): # which nobody reads
                 norm(p + "attn_k_norm", (hk, dim) if each else kv if rows else dim, False)
-        if c.get("gated_attention"):
+        if c.get("gated_attention") and h:
             mat(p + "attn_gate", h if c.get("gate_heads") else q, d, std=c.get("gate_std", 1.0))
         if h:
             q = h * c["head_value"] if c.get("latent") else h * c.get("value_dim", dim)
@@ -152,7 +160,7 @@ def tensors_of(c, rng):
             mat(p + "laurel_l", c["low"], d)
             mat(p + "laurel_r", d, c["low"])
             norm(p + "laurel_post_norm", d)
-        if c.get("layer_scale"):
+        if c.get("layer_scale") or c.get("embed_again"):
             vec(p + "layer_output_scale.weight", 1, 0.8, 0.1)
         if not is_expert_layer(c, i) or c.get("beside_dense"):
             if not ff:
@@ -208,7 +216,7 @@ def tensors_of(c, rng):
             vec(p + "ffn_gate_inp_shexp.weight", d)
     for name in c.get("scaled", []): # matrices with a scale beside them
         vec(name + ".scale", 1, 0.8, 0.2)
-    if c.get("norm") != "bare":
+    if c.get("norm") != "bare" and c.get("norms") != "bare":
         norm(c.get("output_norm", "output_norm"), d)
     if not c.get("tied"):
         mat("output", N_VOCAB, d)

@@ -123,6 +123,28 @@ RECURRENT = {
         layers=3, conv_bias=True, recurrent=[True, False, True], channel_norms="weights",
         no_rope_every=1, tied=True,
         keys={**ssm(4, 64, 16, 8), "expert_count": 1, "expert_used_count": 1}),
+    # rates within a bound, of whole matrices; what latent attention gathered is gated by head
+    "bailingmoe3": dict(
+        arch="bailingmoe3", kind="kimi", bound=-5.0, width=4, rank=3, state=16, heads=3,
+        heads_kv=[0, 0, 1, 0, 1], recurrent=[True, True, False, True], latent=24, q_latent=20, rope_dims=8,
+        head_key=24, head_value=16, gated_attention="sigmoid", gate_heads=True, gate_std=2.0, experts=6,
+        used=2, ff_expert=16, expert_length=16, ff_shared=24, sigmoid=True, select_bias=True,
+        weights_norm=True, weights_scale=2.5, dense_first=1, beside=1,
+        limits=[(0, 0), (0, 0.4), (0.5, 0), (0.3, 0.6)],
+        keys={"ssm.conv_kernel": 4, "kda.head_dim": 16, "kda.safe_gate": True, "kda.gate_lower_bound": -5.0,
+              "attention.kv_lora_rank": 24, "attention.q_lora_rank": 20, "expert_shared_count": 1,
+              "leading_dense_block_count": 1, "expert_gating_func": 2, "expert_weights_norm": True,
+              "expert_weights_scale": 2.5, "nextn_predict_layers": 1,
+              "swiglu_clamp_exp": [0.0, 0.0, 0.5, 0.3, 0.0], "swiglu_clamp_shexp": [0.0, 0.4, 0.0, 0.6, 0.0]}),
+    "bailingmoe3-sections": dict( # as its files that read pictures; queries are not narrowed
+        arch="bailingmoe3", kind="kimi", bound=-2.5, width=3, rank=2, state=12, heads=2, heads_kv=[0, 1],
+        layers=2, recurrent=[True, False], pair="halves", latent=24, rope_dims=8, head_key=24, head_value=16,
+        gated_attention="sigmoid", gate_heads=True, gate_std=2.0, experts=4, used=2, ff_expert=16,
+        expert_length=16, ff_shared=16, unlisted_shared=True, sigmoid=True, select_bias=True,
+        weights_norm=True, tied=True,
+        keys={"ssm.conv_kernel": 3, "kda.head_dim": 12, "kda.gate_lower_bound": -2.5,
+              "attention.kv_lora_rank": 24, "expert_shared_count": 1, "leading_dense_block_count": 0,
+              "expert_gating_func": 2, "expert_weights_norm": True, "rope.dimension_sections": [2, 1, 1, 0]}),
 }
 
 
@@ -148,12 +170,13 @@ def tensors(c, i, t, mat, vec, norm):
                 mat(p + "attn_" + x, n, d, std=1.5)
             vec(p + f"ssm_conv1d_{x}.weight", (1, n, 1, c["width"]), 0.0, 0.7)
         for x in "fg":
-            mat(p + f"ssm_{x}_a", key, d)
-            mat(p + f"ssm_{x}_b", n, key)
+            mat(p + f"ssm_{x}_a", n if c.get("bound") else key, d)
+            if not c.get("bound"):
+                mat(p + f"ssm_{x}_b", n, key)
         mat(p + "ssm_beta", rank, d)
         vec(p + "ssm_dt.bias", n, -1.0, 1.0)
         vec(p + "ssm_a", (rank, 1), 0.0, 1.0)
-        t[p + "ssm_a"] = -np.exp(t[p + "ssm_a"])
+        t[p + "ssm_a"] = np.exp(t[p + "ssm_a"]) * (1 if c.get("bound") else -1)
         norm(p + "ssm_norm", key, False)
         mat(p + "attn_output", d, n)
         return
@@ -236,8 +259,13 @@ def layer(c, i, t, y, eps):
         q, k, v = (silu(convolve(z, w(f"ssm_conv1d_{x}.weight").reshape(rank * key, -1))).reshape(
             n, rank, key) for x, z in zip("qkv", mix))
         q, k = (z / np.sqrt((z * z).sum(-1, keepdims=True) + eps) for z in (q, k))
-        step = np.log1p(np.exp(linear(linear(y, "ssm_f_a"), "ssm_f_b") + w("ssm_dt.bias")))
-        forget = np.exp(step.reshape(n, rank, key) * w("ssm_a").reshape(rank, 1))
+        a = w("ssm_a").reshape(rank, 1)
+        if c.get("bound"):
+            step = (linear(y, "ssm_f_a") + w("ssm_dt.bias")).reshape(n, rank, key)
+            forget = np.exp(c["bound"] / (1 + np.exp(-a * step)))
+        else:
+            step = np.log1p(np.exp(linear(linear(y, "ssm_f_a"), "ssm_f_b") + w("ssm_dt.bias")))
+            forget = np.exp(step.reshape(n, rank, key) * a)
         take = 1 / (1 + np.exp(-linear(y, "ssm_beta")))
         s, out = np.zeros((rank, key, key)), np.zeros((n, rank, key))
         for r in range(n):
@@ -245,7 +273,8 @@ def layer(c, i, t, y, eps):
             new = v[r] - np.einsum("hkv,hk->hv", s, k[r])
             s = s + np.einsum("hk,hv->hkv", k[r], new * take[r, :, None])
             out[r] = np.einsum("hkv,hk->hv", s, q[r]) * key ** -0.5
-        gate = linear(linear(y, "ssm_g_a"), "ssm_g_b").reshape(n, rank, key)
+        gate = linear(y, "ssm_g_a")
+        gate = (gate if c.get("bound") else linear(gate, "ssm_g_b")).reshape(n, rank, key)
         out = rms(out) * w("ssm_norm.weight") / (1 + np.exp(-gate))
         return linear(out.reshape(n, -1), "attn_output")
     if c["kind"] == "channels":

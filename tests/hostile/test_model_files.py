@@ -183,6 +183,13 @@ def further():
         yield f"kimi-linear_heads_{heads}", tiny.kimi(**{
             "kimi-linear.attention.head_count_kv": (I32, heads)}), (words,)
 
+    for key, v, words in (("kda.safe_gate", (BOOL, False), "kda.safe_gate is false"),
+                          ("kda.gate_lower_bound", (F32, 0.5), "kda.gate_lower_bound is 0.5"),
+                          ("kda.gate_lower_bound", (F32, 0.0), "kda.gate_lower_bound is 0"),
+                          ("kda.head_dim", (U32, 5), "attn_q.weight has shape")):
+        yield f"bailingmoe3_{key}_{v[1]}", tiny.ling(**{"bailingmoe3." + key: v}), (words,)
+    yield "bailingmoe3_unbounded", tiny.ling(False), ("kda.gate_lower_bound is missing",)
+
     yield from integers(
         tiny.llama4, "llama4",
         {"attention.sliding_window": (0, 1, *BIG), "interleave_moe_layer_step": (0, *BIG),

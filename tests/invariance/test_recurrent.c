@@ -187,6 +187,7 @@ static void delta_rules(void **state)
     check_all("qwen35", KV_F16, 2);
     check_all("qwen3next", KV_Q8_0, 1);
     check_all("kimi-linear", KV_F16, 2);
+    check_all("bailingmoe3", KV_F16, 2);
 }
 
 static void scans(void **state)

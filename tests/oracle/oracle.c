@@ -262,6 +262,8 @@ static double gated(enum gate_kind kind, double g, double u, double cap)
 {
     if (kind == GATE_SILU_CAPPED)
         return at_most(g / (1 + exp(-g)), cap) * within(u, cap);
+    if (kind == GATE_SILU_BOUNDED)
+        return gated(GATE_SILU, at_most(g, cap), within(u, cap), 0);
     if (kind == GATE_SILU)
         return g / (1 + exp(-g)) * u;
     if (kind == GATE_GELU)

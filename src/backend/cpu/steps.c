@@ -103,6 +103,13 @@ static void step_add_row(const struct cpu_backend *b, const struct step *s, uint
     b->kernels->add(s->w + (size_t)i * s->n, cpu_row_of(b, s->out, row), s->n);
 }
 
+/* What is no number stays none. */
+static void bound(float *x, uint32_t n, float least, float most)
+{
+    for (uint32_t i = 0; i < n; i++)
+        x[i] = x[i] < least ? least : x[i] > most ? most : x[i];
+}
+
 static void step_gated(const struct cpu_backend *b,
                        const struct step *s,
                        uint32_t from,
@@ -132,6 +139,11 @@ static void step_gated(const struct cpu_backend *b,
         break;
     case GATE_SILU_CAPPED:
         b->kernels->capped_mul(gate, up, out, s->n, s->cap);
+        break;
+    case GATE_SILU_BOUNDED:
+        bound(gate, s->n, -INFINITY, s->cap);
+        bound(up, s->n, -s->cap, s->cap);
+        b->kernels->silu_mul(gate, up, out, s->n);
         break;
     }
 }
@@ -298,10 +310,7 @@ void cpu_run_step(
         kernels->cap(cpu_row_of(b, s->out, row), s->scale, s->cap, s->n);
         break;
     case STEP_CLAMP:
-        for (uint32_t i = 0; i < s->n; i++) {
-            float *x = cpu_row_of(b, s->out, row) + i;
-            *x = *x < -s->cap ? -s->cap : *x > s->cap ? s->cap : *x;
-        }
+        bound(cpu_row_of(b, s->out, row), s->n, -s->cap, s->cap);
         break;
     case STEP_STREAMS:
         streams_run(

@@ -10,7 +10,7 @@
 #include "backend/cuda/device.cuh"
 
 /* As enum gate_kind (model.h). */
-enum { SILU, GELU, CLAMPED, SIGMOID, PLAIN, SILU_CAPPED };
+enum { SILU, GELU, CLAMPED, SIGMOID, PLAIN, SILU_CAPPED, SILU_BOUNDED };
 enum {
     UNARY_NONE,
     UNARY_GELU,
@@ -247,6 +247,10 @@ struct gate_values {
         if (g.kind == SILU_CAPPED) {
             x = x / one_and_exp(-x);
             return (x > g.cap ? g.cap : x) * bounded(u, g.cap);
+        }
+        if (g.kind == SILU_BOUNDED) {
+            x = x > g.cap ? g.cap : x;
+            return x / one_and_exp(-x) * bounded(u, g.cap);
         }
         x = x > 7.0f ? 7.0f : x;
         u = bounded(u, 7.0f);

@@ -18,6 +18,7 @@
 #define ARCHS TEST_DATA "/golden/architectures/"
 #define VARIANTS TEST_DATA "/golden/variants/"
 #define FAMILIES TEST_DATA "/golden/families/"
+#define RECURRENT TEST_DATA "/golden/recurrent/"
 
 static uint32_t count_ops(const struct model *m, enum op_kind kind)
 {
@@ -159,6 +160,10 @@ static void test_indexed(void **state)
     assert_int_equal(model_set_context(m, 96, &e), OK);
     assert_int_equal(model_set_context(m, 97, &e), ERR_INVALID);
     assert_non_null(strstr(e.text, "sparse attention is not supported, takes up to 96 positions"));
+    model_destroy(m);
+    m = load(FAMILIES "minimax-m3.f32.gguf"); /* 16 blocks of 32 */
+    assert_true(m->hp.indexed);
+    assert_int_equal(m->hp.n_positions, 512);
     model_destroy(m);
     m = load(FAMILIES "deepseek2-v3.f32.gguf");
     assert_false(m->hp.indexed);
@@ -316,6 +321,9 @@ static void test_bad_values(void **state)
         {FAMILIES "deepseek2-v3.f32.gguf", "deepseek2.attention.temperature_length", 0},
         {FAMILIES "glm4moe.f32.gguf", "glm4moe.nextn_predict_layers", 3},
         {FAMILIES "glm4moe.f32.gguf", "glm4moe.nextn_predict_layers", UINT32_MAX},
+        {FAMILIES "minimax-m3.f32.gguf", "minimax-m3.attention.indexer.top_k", 0},
+        {FAMILIES "minimax-m3.f32.gguf", "minimax-m3.attention.indexer.block_size", 0},
+        {FAMILIES "minimax-m3.f32.gguf", "minimax-m3.attention.indexer.block_size", UINT32_MAX},
         {FAMILIES "arcee.f32.gguf", "arcee.attention.head_count", 0},
         {FAMILIES "nanbeige.f32.gguf", "nanbeige.num_loops", 0},
         {FAMILIES "nanbeige.f32.gguf", "nanbeige.num_loops", 513}, /* of 2 layers */
@@ -348,6 +356,10 @@ static void test_bad_values(void **state)
          "hunyuan_vl.rope.scaling.alpha",
          1e-20f}, /* base below 1 */
         {FAMILIES "muse-glimmer.f32.gguf", "muse-glimmer.logit_scale", INFINITY},
+        {FAMILIES "talkie.f32.gguf", "talkie.logit_scale", NAN},
+        {RECURRENT "bailingmoe3.f32.gguf", "bailingmoe3.kda.gate_lower_bound", 0.0f},
+        {RECURRENT "bailingmoe3.f32.gguf", "bailingmoe3.kda.gate_lower_bound", 1.0f},
+        {RECURRENT "bailingmoe3.f32.gguf", "bailingmoe3.kda.gate_lower_bound", NAN},
     };
     struct err_info e;
     for (size_t i = 0; i < sizeof integers / sizeof integers[0]; i++) {

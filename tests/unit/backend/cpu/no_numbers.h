@@ -19,6 +19,7 @@ static const char *const unused[] = {"families/gemma3n.f32:blk.[23].attn_[kv]*",
                                      "families/*:blk.*.indexer.*",
                                      "families/step35.f32:blk.*.nextn.*",
                                      "families/mimo2.f32:blk.*.nextn.*",
+                                     "recurrent/bailingmoe3.f32:blk.*.nextn.*",
                                      "*:rope_factors_*"};
 
 static inline bool is_unused(const char *model, const struct gguf_str *tensor)
