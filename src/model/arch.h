@@ -120,6 +120,7 @@ struct arch {
     enum presence experts;   /* expert_count and its tensors */
     enum presence expert_bias; /* of the router and of the experts' matrices */
     bool expert_ff_by_rank;    /* without expert_feed_forward_length: feed_forward_length / used */
+    bool experts_by_layer;     /* how many are used, and how long they are, may differ by layer */
     bool expert_all;           /* weights of the selection are a softmax over all experts */
     bool shared_by_count; /* without its length: expert_shared_count, or 1, of experts' length */
     enum presence shared; /* an expert for all rows, */

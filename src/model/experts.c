@@ -99,6 +99,43 @@ static enum err check_dense(const struct model *m, const struct arch *arch, stru
     return OK;
 }
 
+/* The most that a layer has. */
+static enum err read_most(
+    const struct model *m, const char *key, uint32_t hi, uint32_t *most, struct err_info *e)
+{
+    enum err err = OK;
+    for (uint32_t i = 0; i < m->hp.n_layer && !err; i++) {
+        uint32_t v = 0;
+        err = key_u32_layer(m, key, i, 0, hi, &v, e);
+        *most = v > *most ? v : *most;
+    }
+    return err;
+}
+
+/* Experts of a row and their width, the same in each layer unless the architecture has that. */
+static enum err read_widths(struct model *m, const struct arch *arch, struct err_info *e)
+{
+    static const char used[] = "expert_used_count", length[] = "expert_feed_forward_length";
+    struct model_hparams *hp = &m->hp;
+    const uint32_t most = hp->n_expert < MAX_EXPERTS_USED ? hp->n_expert : MAX_EXPERTS_USED;
+    const bool by_layer = arch->experts_by_layer;
+    uint32_t n_ff = 0;
+    enum err err = by_layer ? read_most(m, used, most, &hp->n_expert_used, e)
+                            : key_u32_in(m, used, 1, most, &hp->n_expert_used, e);
+    if (!err && hp->n_expert_used == 0)
+        err = err_set(e, ERR_FORMAT, "metadata key %s.%s is missing or 0", m->arch, used);
+    if (err)
+        return err;
+    hp->n_ff_expert = arch->expert_ff_by_rank ? hp->n_ff / hp->n_expert_used : hp->n_ff;
+    if (!by_layer)
+        return key_u32_or_0(m, length, 1, MAX_FF, &hp->n_ff_expert, e);
+    err = read_most(m, length, MAX_FF, &n_ff, e);
+    hp->n_ff_expert = n_ff ? n_ff : hp->n_ff_expert;
+    if (!err && hp->n_ff_expert == 0)
+        err = err_set(e, ERR_FORMAT, "metadata key %s.%s is missing or 0", m->arch, length);
+    return err;
+}
+
 enum err experts_read(struct model *m, const struct arch *arch, struct err_info *e)
 {
     struct model_hparams *hp = &m->hp;
@@ -116,11 +153,7 @@ enum err experts_read(struct model *m, const struct arch *arch, struct err_info 
     hp->expert_scale = 1.0f;
     if (!hp->n_expert)
         return check_dense(m, arch, e);
-    const uint32_t most = hp->n_expert < MAX_EXPERTS_USED ? hp->n_expert : MAX_EXPERTS_USED;
-    if ((err = key_u32_in(m, "expert_used_count", 1, most, &hp->n_expert_used, e)))
-        return err;
-    hp->n_ff_expert = arch->expert_ff_by_rank ? hp->n_ff / hp->n_expert_used : hp->n_ff;
-    if ((err = key_u32_or_0(m, "expert_feed_forward_length", 1, MAX_FF, &hp->n_ff_expert, e)))
+    if ((err = read_widths(m, arch, e)))
         return err;
     const uint32_t widest = hp->n_ff_expert > hp->n_embd ? hp->n_ff_expert : hp->n_embd;
     if ((uint64_t)widest * hp->n_expert_used > MAX_EXPERT_WIDTH)
@@ -156,6 +189,30 @@ enum err experts_read(struct model *m, const struct arch *arch, struct err_info 
 
 /* --- the plan -------------------------------------------------------------------------------- */
 
+/* How many experts a row has in this layer, and how long they are. */
+static void begin_experts(struct builder *b)
+{
+    const struct model_hparams *hp = &b->m->hp;
+    uint32_t n_ff = 0;
+    b->n_used = hp->n_expert_used;
+    b->n_ff_expert = hp->n_ff_expert;
+    if (!b->arch->experts_by_layer || b->err)
+        return;
+    b->err =
+        key_u32_layer(b->m, "expert_used_count", b->layer, 1, hp->n_expert_used, &b->n_used, b->e);
+    if (!b->err)
+        b->err = key_u32_layer(
+            b->m, "expert_feed_forward_length", b->layer, 0, hp->n_ff_expert, &n_ff, b->e);
+    b->n_ff_expert = n_ff ? n_ff : b->n_ff_expert;
+}
+
+static void add_mix(struct builder *b, enum model_buf out, uint32_t n)
+{
+    struct op *op = plan_add(b, OP_MIX, BUF_EXPERT_OUT, out);
+    op->n_head = b->n_used;
+    op->n_out = n;
+}
+
 /* Of matrices with `rows` rows the n_out from first_row on. */
 static void add_expert_linear(struct builder *b,
                               const char *stem,
@@ -168,6 +225,7 @@ static void add_expert_linear(struct builder *b,
 {
     const uint32_t n = b->m->hp.n_expert;
     struct op *op = plan_add(b, OP_EXPERTS, in, out);
+    op->n_head = b->n_used;
     op->n_in = n_in;
     op->n_out = n_out;
     op->first_row = first_row;
@@ -179,10 +237,9 @@ static void add_expert_linear(struct builder *b,
 /* Experts without a gate, of inputs of n_in values. */
 static void add_ungated(struct builder *b, enum model_buf in, uint32_t n_in)
 {
-    const uint32_t n = b->m->hp.n_ff_expert;
+    const uint32_t n = b->n_ff_expert;
     add_expert_linear(b, "ffn_up_exps", in, n_in, BUF_EXPERT_GATE, n, n, 0);
-    struct op *op = plan_add(b, OP_UNARY, BUF_EXPERT_GATE, BUF_EXPERT_GATE);
-    op->unary = b->arch->unary;
+    plan_unary(b, BUF_EXPERT_GATE, b->n_used * n, b->arch->unary);
     add_expert_linear(b, "ffn_down_exps", BUF_EXPERT_GATE, n, BUF_EXPERT_OUT, n_in, n_in, 0);
 }
 
@@ -192,7 +249,7 @@ static void add_latent(struct builder *b, enum model_buf in, enum model_buf out)
     const uint32_t n_embd = b->m->hp.n_embd, n = b->m->hp.n_expert_latent;
     plan_linear(b, "ffn_latent_down", in, n_embd, BUF_LOW, n, ABSENT);
     add_ungated(b, BUF_LOW, n);
-    plan_add(b, OP_MIX, BUF_EXPERT_OUT, BUF_LOW)->n_out = n;
+    add_mix(b, BUF_LOW, n);
     plan_linear(b, "ffn_latent_up", BUF_LOW, n, out, n_embd, ABSENT);
 }
 
@@ -200,7 +257,7 @@ static void add_latent(struct builder *b, enum model_buf in, enum model_buf out)
 static void add_selected(struct builder *b, enum model_buf in, enum model_buf out)
 {
     const struct model_hparams *hp = &b->m->hp;
-    const uint32_t n_embd = hp->n_embd, n = hp->n_ff_expert;
+    const uint32_t n_embd = hp->n_embd, n = b->n_ff_expert;
     const bool fused = plan_has(b, "ffn_gate_up_exps");
     const char *gate = fused ? "ffn_gate_up_exps" : "ffn_gate_exps";
     const char *up = fused ? gate : "ffn_up_exps";
@@ -211,14 +268,14 @@ static void add_selected(struct builder *b, enum model_buf in, enum model_buf ou
     }
     if (b->arch->unary != UNARY_NONE) {
         add_ungated(b, in, n_embd);
-        plan_add(b, OP_MIX, BUF_EXPERT_OUT, out);
+        add_mix(b, out, n_embd);
         return;
     }
     add_expert_linear(b, gate, in, n_embd, BUF_EXPERT_GATE, n, rows, 0);
     add_expert_linear(b, up, in, n_embd, BUF_EXPERT_UP, n, rows, fused ? n : 0);
-    plan_gated(b, BUF_EXPERT_GATE, BUF_EXPERT_UP, b->m->buf_width[BUF_EXPERT_GATE]);
+    plan_gated(b, BUF_EXPERT_GATE, BUF_EXPERT_UP, b->n_used * n);
     add_expert_linear(b, "ffn_down_exps", BUF_EXPERT_GATE, n, BUF_EXPERT_OUT, n_embd, n_embd, 0);
-    plan_add(b, OP_MIX, BUF_EXPERT_OUT, out);
+    add_mix(b, out, n_embd);
 }
 
 /* The shared expert's gate and up, in two tensors or in one, or up alone, and what weighs it. */
@@ -258,7 +315,9 @@ void plan_experts(struct builder *b, enum model_buf in)
         plan_router(b, in);
     if (n_shared)
         add_shared_inputs(b, in);
+    begin_experts(b);
     struct op *op = plan_add(b, OP_SELECT, BUF_ROUTER, BUF_ROUTER);
+    op->n_head = b->n_used;
     const char *bias = plan_name(b, "exp_probs_b", "bias");
     if (!gguf_find_tensor(b->m->gguf, bias)) /* as some files call it */
         bias = plan_bare_name(b, "exp_probs_b");
@@ -287,7 +346,9 @@ void plan_experts_beside(struct builder *b)
     op->w = plan_take(b, plan_name(b, "ffn_gate_inp", "scale"), n_embd, 1, F32_ONLY, REQUIRED);
     plan_add(b, OP_SCALE, BUF_H, BUF_H)->scale = 1.0f / sqrtf((float)n_embd);
     plan_linear(b, "ffn_gate_inp", BUF_H, n_embd, BUF_ROUTER, hp->n_expert, ABSENT);
+    begin_experts(b);
     op = plan_add(b, OP_SELECT, BUF_ROUTER, BUF_ROUTER);
+    op->n_head = b->n_used;
     const struct gguf_tensor *down =
         gguf_find_tensor(b->m->gguf, plan_name(b, "ffn_down_exps", "weight"));
     const bool factor = down && down->type == GGUF_TYPE_NVFP4; /* which is called the same */

@@ -106,24 +106,21 @@ enum err key_u32_or_0(const struct model *m,
     return none && *v > 0 ? OK : key_u32_in(m, suffix, lo, hi, v, e);
 }
 
-enum err key_u32_layers(const struct model *m,
-                        const char *suffix,
-                        uint32_t lo,
-                        uint32_t hi,
-                        uint32_t *out,
-                        struct err_info *e)
+enum err key_u32_layer(const struct model *m,
+                       const char *suffix,
+                       uint32_t layer,
+                       uint32_t lo,
+                       uint32_t hi,
+                       uint32_t *out,
+                       struct err_info *e)
 {
     char key[KEY_BYTES];
     const struct gguf_kv *kv = gguf_find(m->gguf, name_of(m, suffix, key));
     const uint32_t n = m->hp.n_layer;
     if (!kv)
         return OK;
-    if (kv->kind != GGUF_ARRAY) {
-        enum err err = key_u32_in(m, suffix, lo, hi, &out[0], e);
-        for (uint32_t i = 1; !err && i < n; i++)
-            out[i] = out[0];
-        return err;
-    }
+    if (kv->kind != GGUF_ARRAY)
+        return key_u32_in(m, suffix, lo, hi, out, e);
     if (!key_is_integer(kv->elem_kind))
         return err_set(e, ERR_FORMAT, "key \"%s\" must hold integers", key);
     if (kv->n_elems != n && kv->n_elems != (uint64_t)n + m->hp.n_layer_beside)
@@ -133,14 +130,25 @@ enum err key_u32_layers(const struct model *m,
                        key,
                        (unsigned long long)kv->n_elems,
                        n);
-    for (uint32_t i = 0; i < n; i++) {
-        const uint64_t v = gguf_elem(kv, i).u; /* a negative one is above hi */
-        if (v < lo || v > hi)
-            return err_set(
-                e, ERR_FORMAT, "%s[%u] is %lld, expected %u to %u", key, i, (long long)v, lo, hi);
-        out[i] = (uint32_t)v;
-    }
+    const uint64_t v = gguf_elem(kv, layer).u; /* a negative one is above hi */
+    if (v < lo || v > hi)
+        return err_set(
+            e, ERR_FORMAT, "%s[%u] is %lld, expected %u to %u", key, layer, (long long)v, lo, hi);
+    *out = (uint32_t)v;
     return OK;
+}
+
+enum err key_u32_layers(const struct model *m,
+                        const char *suffix,
+                        uint32_t lo,
+                        uint32_t hi,
+                        uint32_t *out,
+                        struct err_info *e)
+{
+    enum err err = OK;
+    for (uint32_t i = 0; i < m->hp.n_layer && !err; i++)
+        err = key_u32_layer(m, suffix, i, lo, hi, &out[i], e);
+    return err;
 }
 
 enum err key_f32_in(

@@ -36,9 +36,17 @@ enum err key_u32_or_0(const struct model *m,
                       uint32_t *v,
                       struct err_info *e) WEIR_MUST_USE;
 
-/* A value for each layer, from lo to hi: one for all, or an array with as many as there are layers
- * (and, if it has those, for the layers beside them).
- * Without the key out[0..n_layer-1] stays. Errors: ERR_FORMAT. */
+/* The layer's value, from lo to hi: one for all, or an array with as many as there are layers (and,
+ * if it has those, for the layers beside them). Without the key *out stays. Errors: ERR_FORMAT. */
+enum err key_u32_layer(const struct model *m,
+                       const char *suffix,
+                       uint32_t layer,
+                       uint32_t lo,
+                       uint32_t hi,
+                       uint32_t *out,
+                       struct err_info *e) WEIR_MUST_USE;
+
+/* The same of each layer. */
 enum err key_u32_layers(const struct model *m,
                         const char *suffix,
                         uint32_t lo,

@@ -152,13 +152,13 @@ struct model_hparams {
     uint32_t head_value; /* and what it gathered, once it is brought back; without a latent: 0, or
                           * how long a head's values are, which is less than head_dim */
     uint32_t n_ff;       /* of the layer with the most */
-    uint32_t n_expert, n_expert_used; /* 0: no experts */
+    uint32_t n_expert, n_expert_used; /* 0: no experts; the latter of the layer with the most */
     uint32_t n_expert_group;          /* of equal size, of which the best n_expert_group_used are */
     uint32_t n_expert_group_used;     /* selected from; 1 or 0: no groups */
-    uint32_t n_ff_expert;
-    uint32_t n_ff_shared;     /* 0: no expert that all rows share */
-    uint32_t n_expert_latent; /* values of what experts read and put out; 0: n_embd */
-    uint32_t rope_dims;       /* dims of a head that rotate; even; the most of these: */
+    uint32_t n_ff_expert;             /* likewise */
+    uint32_t n_ff_shared;             /* 0: no expert that all rows share */
+    uint32_t n_expert_latent;         /* values of what experts read and put out; 0: n_embd */
+    uint32_t rope_dims;               /* dims of a head that rotate; even; the most of these: */
     uint32_t rope_dims_of[N_ROPE_TABLES];
     uint32_t rope_first; /* from this one on */
     uint32_t n_stream;   /* residual streams; 0: one */
@@ -284,7 +284,7 @@ enum op_kind {
     OP_HEAD_SCALE, /* each of the n_head heads of head_dim of out[r] *= in[r][head] */
     OP_ADD,        /* out[r] += in[r] * scale */
     OP_ADD_GATED,  /* out[r] += in[r] * sigmoid(in2[r][0]) */
-    OP_SELECT,     /* the n_expert_used largest of in[r], in order, with weights: the softmax, or
+    OP_SELECT,     /* the n_head largest of in[r], in order, with weights: the softmax, or
                     * the sigmoid, of in[r]. With a bias: the largest of these plus bias. With a w,
                     * f32 [n_expert]: weights times it */
     OP_EXPERTS,    /* as OP_LINEAR for each rank of the selection, with that expert's part of w
@@ -354,13 +354,14 @@ struct op {
     enum op_kind kind;
     uint16_t layer; /* of ROPE_STORE and ATTENTION: which layer's KV */
     enum model_buf in, in2, out;
-    uint32_t n_in, n_out; /* LINEAR, EXPERTS, LOGITS: K and N; else n_out = values of a row */
-    uint32_t n_head,
-        n_head_kv;     /* ROPE, ROPE_STORE, ATTENTION, HEAD_*: of this layer; RATES, RECUR */
-    uint32_t head_dim; /* ROPE, ROPE_STORE, ATTENTION, HEAD_NORM, HEAD_LAYER_NORM */
-    uint32_t in_step, out_step;       /* HEAD_LINEAR, HEAD_COPY: values from head to head */
-    uint32_t in2_first;               /* GATED */
-    uint32_t first_row;               /* EXPERTS */
+    uint32_t n_in, n_out;       /* LINEAR, EXPERTS, LOGITS: K and N; else n_out = values of a row */
+    uint32_t n_head, n_head_kv; /* ROPE, ROPE_STORE, ATTENTION, HEAD_*: of this layer; RATES, RECUR;
+                                 * of SELECT, EXPERTS, MIX, and GATED and UNARY of experts' buffers
+                                 * n_head experts of a row, so many ranks */
+    uint32_t head_dim;          /* ROPE, ROPE_STORE, ATTENTION, HEAD_NORM, HEAD_LAYER_NORM */
+    uint32_t in_step, out_step; /* HEAD_LINEAR, HEAD_COPY: values from head to head */
+    uint32_t in2_first;         /* GATED */
+    uint32_t first_row;         /* EXPERTS */
     const struct gguf_tensor *w;      /* EMBED, LINEAR, LOGITS: any block format; norms: f32 */
     const struct gguf_tensor *bias;   /* f32 or NULL */
     const struct gguf_tensor *factor; /* LINEAR, LOGITS, EXPERTS: f32 [1], of EXPERTS [n_expert], or

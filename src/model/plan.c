@@ -180,6 +180,7 @@ void plan_unary(struct builder *b, enum model_buf buf, uint32_t n, enum unary_ki
 {
     struct op *op = plan_add(b, OP_UNARY, buf, buf);
     op->n_in = op->n_out = n;
+    op->n_head = model_buf_of_experts(buf) ? b->n_used : 0;
     op->unary = kind;
     if (kind == UNARY_XIELU)
         op->xielu = plan_xielu(b);
@@ -229,6 +230,7 @@ void plan_gated(struct builder *b, enum model_buf out, enum model_buf up, uint32
     struct op *op = plan_add(b, OP_GATED, out, out);
     op->in2 = up;
     op->n_in = op->n_out = n;
+    op->n_head = model_buf_of_experts(out) ? b->n_used : 0;
     op->gate = silu ? GATE_SILU : b->arch->gate;
     if (limit > 0.0f)
         op->gate = b->arch->gate_bound_first ? GATE_SILU_BOUNDED : GATE_SILU_CAPPED;

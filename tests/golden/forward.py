@@ -362,6 +362,7 @@ def forward(c, t, ids):
             y = x if c.get("norms") == "after" else norm_here(x, ffn_norm_of(c))
         if is_expert_layer(c, i):
             out = np.zeros_like(x)
+            used = of_layer(c, "used", i)
             limit, shared_limit = c.get("limits", [(0, 0)] * (i + 1))[i]
             if c.get("beside_dense"):
                 dense = norm_here(linear(gate(linear(y, "ffn_gate"), linear(y, "ffn_up")), "ffn_down"),
@@ -376,7 +377,7 @@ def forward(c, t, ids):
                 rank = weights + bias if c.get("select_bias") else scores[r]
                 if c.get("groups"):
                     rank = best_groups(c, rank if c.get("select_bias") else weights)
-                top = np.argsort(-rank, kind="stable")[:c["used"]]
+                top = np.argsort(-rank, kind="stable")[:used]
                 if c.get("mixer"):
                     weights = mixed(scores[r], top)
                 elif c.get("expert_input"):

@@ -178,7 +178,7 @@ def tensors_of(c, rng):
                 vec(p + "ffn_down.bias", d)
         if not is_expert_layer(c, i):
             continue
-        e, f = c["experts"], c["ff_expert"]
+        e, f = c["experts"], of_layer(c, "ff_expert", i)
         mat(p + "ffn_gate_inp", e, d)
         if c.get("fused_experts"):
             mat(p + "ffn_gate_up_exps", e, 2 * f, d)
@@ -275,6 +275,11 @@ def nvfp4(v):
 
 def write_gguf(path, name, c, t):
     w = gguf.GGUFWriter(path, c["arch"])
+
+    def add_widths(key, v):
+        """One for all layers, or a list."""
+        (w.add_array if isinstance(v, list) else w.add_uint32)(f"{c['arch']}.{key}", v)
+
     w.add_name(f"weir-test-{name}")
     w.add_block_count(c["layers"] + c.get("beside", 0))
     w.add_context_length(c["ctx"])
@@ -304,9 +309,9 @@ def write_gguf(path, name, c, t):
     w.add_vocab_size(N_VOCAB)
     if c.get("experts"):
         w.add_expert_count(c["experts"])
-        w.add_expert_used_count(c["used"])
+        add_widths("expert_used_count", c["used"])
     if c.get("expert_length"):
-        w.add_expert_feed_forward_length(c["expert_length"])
+        add_widths("expert_feed_forward_length", c["expert_length"])
     if c.get("ff_shared") and not c.get("unlisted_shared"):
         w.add_expert_shared_feed_forward_length(c["ff_shared"])
     for i in range(c["layers"], c["layers"] + c.get("beside", 0)): # a layer that is left alone

@@ -145,6 +145,15 @@ RECURRENT = {
         keys={"ssm.conv_kernel": 3, "kda.head_dim": 12, "kda.gate_lower_bound": -2.5,
               "attention.kv_lora_rank": 24, "expert_shared_count": 1, "leading_dense_block_count": 0,
               "expert_gating_func": 2, "expert_weights_norm": True, "rope.dimension_sections": [2, 1, 1, 0]}),
+    # as Nemotron 3 Puzzle: experts differ from layer to layer in how many are used and how long they are
+    "nemotron_h_moe-puzzle": dict(
+        arch="nemotron_h_moe", kind="scan", width=4, inner=64, state=16, rank=4, group=2,
+        conv_bias=True, heads_kv=[0, 0, 1, 0, 0], ff=[0, 24, 0, 16, 40], layers=5, unary="relu2",
+        recurrent=[True, False, False, False, False], ffn_norm="attn_norm", no_rope_every=1, experts=6,
+        used=[0, 3, 0, 1, 2], ff_expert=[0, 24, 0, 16, 40], expert_length=[0, 24, 0, 16, 40], ff_shared=40,
+        sigmoid=True, select_bias=True, weights_norm=True, weights_scale=2.5, expert_latent=12,
+        keys={**ssm(4, 64, 16, 4, 2), "attention.layer_norm_epsilon": 1e-5, "moe_latent_size": 12,
+              "expert_weights_norm": True, "expert_weights_scale": 2.5}),
 }
 
 

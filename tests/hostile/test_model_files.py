@@ -302,6 +302,16 @@ def further():
 
     yield "nemotron_3", tiny.nemotron(), GOOD
     yield "nemotron_3_latent", tiny.nemotron(moe_latent_size=(U32, 4)), GOOD
+    for key, v, words in (("expert_used_count", [1, 0], GOOD), ("expert_used_count", [1, 3], GOOD),
+                          ("expert_used_count", [0, 2], ("expert_used_count[0] is 0", "expected 1 to 2")),
+                          ("expert_used_count", [0, 0], ("expert_used_count is missing or 0",)),
+                          ("expert_used_count", [5, 0], ("expert_used_count[0] is 5", "expected 0 to 4")),
+                          ("expert_used_count", [-1, 2], ("expert_used_count[0] is -1",)),
+                          ("expert_used_count", [2], ("expert_used_count has 1 values",)),
+                          ("expert_feed_forward_length", [8, 0], GOOD),
+                          ("expert_feed_forward_length", [0, 8], GOOD),
+                          ("expert_feed_forward_length", [7, 8], ("ffn_up_exps.weight has shape",))):
+        yield f"nemotron_3_{key}_{v}", tiny.nemotron(**{key: (I32, v)}), words
     for v in (tiny.N_EMBD + 1, *BIG):
         yield f"nemotron_3_latent_{v}", tiny.nemotron(moe_latent_size=(U32, v)), ("moe_latent_size",)
     for key, *values in (("expert_count", 0, 5), ("expert_used_count", 0, 5), ("ssm.group_count", 0),

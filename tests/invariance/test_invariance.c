@@ -154,6 +154,7 @@ static void test_recurrent(void **state)
     check_model(TEST_DATA "/golden/recurrent/granitehybrid.f32.gguf", KV_BF16);
     check_model(TEST_DATA "/golden/recurrent/nemotron_h.f32.gguf", KV_F16);
     check_model(TEST_DATA "/golden/recurrent/nemotron_h_moe-latent.f32.gguf", KV_BF16);
+    check_model(TEST_DATA "/golden/recurrent/nemotron_h_moe-puzzle.f32.gguf", KV_F16);
     check_model(TEST_DATA "/golden/recurrent/falcon-h1.f32.gguf", KV_F16);
 }
 

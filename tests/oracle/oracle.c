@@ -184,8 +184,8 @@ static void select_experts(const struct eval *v, const struct op *op)
     double *p = mem_zalloc((size_t)hp->n_expert * 2, sizeof *p), *rank = p + hp->n_expert;
     for (uint32_t r = 0; r < v->n; r++) {
         const double *score = row_of(v, op->in, r);
-        uint32_t *chosen = v->experts + (size_t)r * hp->n_expert_used;
-        double *w = v->weights + (size_t)r * hp->n_expert_used, sum = 0;
+        uint32_t *chosen = v->experts + (size_t)r * op->n_head;
+        double *w = v->weights + (size_t)r * op->n_head, sum = 0;
         bool no_number = false;
         gate_all(hp, score, p);
         for (uint32_t x = 0; x < hp->n_expert; x++) {
@@ -194,7 +194,7 @@ static void select_experts(const struct eval *v, const struct op *op)
         }
         if (hp->n_expert_group > 1)
             drop_groups(hp, op->bias ? rank : p, rank, op->bias ? 2 : 1);
-        for (uint32_t i = 0; i < hp->n_expert_used; i++) {
+        for (uint32_t i = 0; i < op->n_head; i++) {
             chosen[i] = UINT32_MAX;
             for (uint32_t x = 0; x < hp->n_expert; x++) {
                 bool taken = false;
@@ -205,7 +205,7 @@ static void select_experts(const struct eval *v, const struct op *op)
             }
             sum += p[chosen[i]];
         }
-        for (uint32_t i = 0; i < hp->n_expert_used; i++)
+        for (uint32_t i = 0; i < op->n_head; i++)
             w[i] = no_number ? NAN
                              : (hp->expert_mixer ? mixed(hp, score, chosen, i)
                                                  : p[chosen[i]] / (hp->expert_norm ? sum : 1)) *
@@ -216,7 +216,7 @@ static void select_experts(const struct eval *v, const struct op *op)
 
 static void experts(const struct eval *v, const struct op *op)
 {
-    const uint32_t n_used = v->m->hp.n_expert_used;
+    const uint32_t n_used = op->n_head;
     const bool shared_input = v->m->buf_width[op->in] == op->n_in;
     for (uint32_t r = 0; r < v->n; r++) {
         for (uint32_t i = 0; i < n_used; i++) {
@@ -238,7 +238,7 @@ static void experts(const struct eval *v, const struct op *op)
 static void mix(
     const struct eval *v, const struct op *op, double *out, const double *in, uint32_t r)
 {
-    const uint32_t n_used = v->m->hp.n_expert_used;
+    const uint32_t n_used = op->n_head;
     memset(out, 0, op->n_out * sizeof *out);
     for (uint32_t i = 0; i < n_used; i++) {
         for (uint32_t j = 0; j < op->n_out; j++)
@@ -420,10 +420,9 @@ static void heads(const struct eval *v, const struct op *op)
 /* What value i of an expert's buffer is multiplied by before the gate. */
 static double input_weight(const struct eval *v, const struct op *op, uint32_t r, uint32_t i)
 {
-    const struct model_hparams *hp = &v->m->hp;
-    if (op->out != BUF_EXPERT_GATE || !hp->expert_input)
+    if (op->out != BUF_EXPERT_GATE || !v->m->hp.expert_input)
         return 1;
-    return v->weights[(size_t)r * hp->n_expert_used + i / hp->n_ff_expert];
+    return v->weights[(size_t)r * op->n_head + i / (op->n_out / op->n_head)];
 }
 
 /* Stream j of a row: the first lies behind the others. */

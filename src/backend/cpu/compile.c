@@ -475,7 +475,7 @@ static enum err compile_op(struct compiler *c, const struct op *op)
         if (op->unary == UNARY_XIELU)
             add_step(c, STEP_XIELU, op)->xielu = op->xielu;
         else if (op->out == BUF_EXPERT_GATE)
-            add_step_over(c, STEP_UNARY, op, true)->n = c->m->hp.n_ff_expert;
+            add_step_over(c, STEP_UNARY, op, true)->n = op->n_out / op->n_head;
         else
             add_step(c, STEP_UNARY, op);
         return OK;
@@ -526,7 +526,7 @@ static enum err compile_op(struct compiler *c, const struct op *op)
         return OK;
     case OP_GATED:
         if (op->out == BUF_EXPERT_GATE)
-            add_step_over(c, STEP_GATED, op, true)->n = c->m->hp.n_ff_expert;
+            add_step_over(c, STEP_GATED, op, true)->n = op->n_out / op->n_head;
         else
             add_step(c, STEP_GATED, op);
         return OK;
@@ -556,7 +556,7 @@ static enum err compile_op(struct compiler *c, const struct op *op)
     }
     case OP_SELECT:
         compile_select(c, op);
-        add_phase(c, PHASE_SORT);
+        add_phase(c, PHASE_SORT)->n_used = op->n_head;
         return OK;
     case OP_EXPERTS:
         return compile_experts(c, op);

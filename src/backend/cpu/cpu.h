@@ -65,7 +65,8 @@ struct step {
     uint32_t n;       /* values of a row */
     uint32_t n_types; /* ADD_TYPE: rows of w */
     uint16_t layer;
-    uint32_t n_head, n_head_kv;      /* ROPE, ROPE_STORE, HEAD_COPY, HEAD_SCALE, PACK_HEADS */
+    uint32_t n_head, n_head_kv;      /* ROPE, ROPE_STORE, HEAD_COPY, HEAD_SCALE, PACK_HEADS; of
+                                      * SELECT n_head experts of a row */
     uint32_t head_dim;               /* ROPE, ROPE_STORE, HEAD_NORM, HEAD_LAYER_NORM, HEAD_SCALE */
     uint32_t in2_first;              /* GATED */
     uint32_t in_step, out_step;      /* HEAD_COPY, PACK_HEADS */
@@ -137,6 +138,7 @@ struct phase {
     uint32_t chunk;     /* rows, or panels, an item holds; set for each batch */
     size_t panel_bytes; /* LINEAR: of the largest */
     uint64_t keeps;     /* KEEP: the buffers that are read later, a bit each */
+    uint32_t n_used;    /* SORT: experts of a row */
     /* ATTENTION */
     uint16_t layer;
     uint32_t n_head, n_head_kv;
@@ -236,7 +238,8 @@ struct cpu_backend {
     uint32_t n_kept;
 
     /* Of the layer at work (experts.h). */
-    uint32_t *experts;       /* [max_rows][n_expert_used] by rank */
+    uint32_t n_used;         /* experts of a row, in the layer whose were sorted last */
+    uint32_t *experts;       /* [max_rows][n_used] by rank */
     float *expert_weights;   /* likewise */
     uint32_t *places;        /* likewise */
     uint32_t *place_row;     /* [places] the row, or NO_ROW: there is none */

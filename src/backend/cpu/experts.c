@@ -92,19 +92,20 @@ static void select_by_probability(const struct cpu_backend *b,
         corrected[i] = s->bias ? p[i] + s->bias[i] : grouped ? p[i] : scores[i];
     if (grouped)
         keep_best_groups(hp, corrected, s->bias ? 2 : 1);
-    for (uint32_t i = 0; i < hp->n_expert_used; i++) {
+    for (uint32_t i = 0; i < s->n_head; i++) {
         experts[i] = best_of(corrected, taken, hp->n_expert);
         taken[experts[i]] = true;
         sum += p[experts[i]];
     }
     sum = hp->expert_norm ? fmaxf(sum, 1e-20f) : 1.0f;
     /* one that was selected by what is no number has none */
-    for (uint32_t i = 0; i < hp->n_expert_used; i++)
+    for (uint32_t i = 0; i < s->n_head; i++)
         weights[i] = isnan(corrected[experts[i]]) ? NAN : p[experts[i]] / sum * hp->expert_scale;
 }
 
 /* Of those that were selected, in order (model.h, expert_mixer). */
 static void mix_sparsely(const struct cpu_backend *b,
+                         const struct step *s,
                          const float *scores,
                          const uint32_t *experts,
                          float *weights)
@@ -112,7 +113,7 @@ static void mix_sparsely(const struct cpu_backend *b,
     const struct model_hparams *hp = &b->model->hp;
     bool taken[MAX_EXPERTS] = {false};
     float e[MAX_EXPERTS];
-    for (uint32_t i = 0; i < hp->n_expert_used; i++) {
+    for (uint32_t i = 0; i < s->n_head; i++) {
         const float top = scores[experts[i]];
         float sum = 0;
         for (uint32_t x = 0; x < hp->n_expert; x++)
@@ -140,12 +141,12 @@ static void select_for_row(const struct cpu_backend *b,
         select_by_probability(b, s, scores, experts, weights);
         return;
     }
-    for (uint32_t i = 0; i < hp->n_expert_used; i++) {
+    for (uint32_t i = 0; i < s->n_head; i++) {
         experts[i] = best_of(scores, taken, hp->n_expert);
         taken[experts[i]] = true;
     }
     if (hp->expert_mixer) {
-        mix_sparsely(b, scores, experts, weights);
+        mix_sparsely(b, s, scores, experts, weights);
         return;
     }
     for (uint32_t i = 0; i < hp->n_expert; i++)
@@ -153,15 +154,15 @@ static void select_for_row(const struct cpu_backend *b,
     b->kernels->exp(e, e, hp->n_expert);
     for (uint32_t i = 0; i < hp->n_expert && !hp->expert_norm; i++)
         sum += e[i];
-    for (uint32_t i = 0; i < hp->n_expert_used && hp->expert_norm; i++)
+    for (uint32_t i = 0; i < s->n_head && hp->expert_norm; i++)
         sum += e[experts[i]];
-    for (uint32_t i = 0; i < hp->n_expert_used; i++)
+    for (uint32_t i = 0; i < s->n_head; i++)
         weights[i] = e[experts[i]] / sum * hp->expert_scale;
 }
 
 void experts_select(const struct cpu_backend *b, const struct step *s, uint32_t row)
 {
-    const uint32_t n_used = b->model->hp.n_expert_used;
+    const uint32_t n_used = s->n_head;
     uint32_t *experts = b->experts + (size_t)row * n_used;
     float *weights = b->expert_weights + (size_t)row * n_used;
     select_for_row(b, s, cpu_row_of(b, BUF_ROUTER, row), experts, weights);
@@ -169,14 +170,15 @@ void experts_select(const struct cpu_backend *b, const struct step *s, uint32_t 
         weights[i] *= s->w[experts[i]];
 }
 
-void experts_sort(struct cpu_backend *b, uint32_t n_rows)
+void experts_sort(struct cpu_backend *b, uint32_t n_used, uint32_t n_rows)
 {
     const struct model_hparams *hp = &b->model->hp;
-    const uint32_t n_used = hp->n_expert_used, n = n_rows * n_used;
+    const uint32_t n = n_rows * n_used;
     const uint32_t unit = cpu_act_lanes(n_rows);
     uint32_t count[MAX_EXPERTS] = {0}, next[MAX_EXPERTS];
     for (uint32_t i = 0; i < n; i++)
         count[b->experts[i]]++;
+    b->n_used = n_used;
     b->n_runs = b->n_places = 0;
     for (uint32_t x = 0; x < hp->n_expert; x++) {
         if (count[x] == 0)
@@ -195,7 +197,7 @@ void experts_sort(struct cpu_backend *b, uint32_t n_rows)
 
 void experts_weigh(const struct cpu_backend *b, uint32_t place, float *x, uint32_t n)
 {
-    const size_t first = (size_t)b->place_row[place] * b->model->hp.n_expert_used;
+    const size_t first = (size_t)b->place_row[place] * b->n_used;
     uint32_t rank = 0;
     while (b->places[first + rank] != place)
         rank++;
@@ -204,7 +206,7 @@ void experts_weigh(const struct cpu_backend *b, uint32_t place, float *x, uint32
 
 void experts_mix(const struct cpu_backend *b, const struct step *s, uint32_t row)
 {
-    const uint32_t n_used = b->model->hp.n_expert_used;
+    const uint32_t n_used = b->n_used;
     float *out = cpu_row_of(b, s->out, row);
     memset(out, 0, s->n * sizeof *out);
     for (uint32_t i = row * n_used; i < (row + 1) * n_used; i++)

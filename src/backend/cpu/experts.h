@@ -1,7 +1,7 @@
 /* Experts: each row is given to a few of many matrices, and each matrix should meet all of its rows
  * at once.
  *
- *     scores  --select-->  n_expert_used experts and weights of each row, by rank
+ *     scores  --select-->  n_used experts and weights of each row, by rank
  *             --sort----->  places: one for each row and rank, ordered by expert, each expert's
  *                           first at a multiple of the tile of packed activations
  *
@@ -21,7 +21,7 @@ struct expert_run {
     uint32_t expert, first, n;
 };
 
-/* Places that n_rows can need. */
+/* Places that n_rows can need, in the layer with the most. */
 uint32_t experts_max_places(const struct model_hparams *hp, uint32_t n_rows);
 
 /* Experts that n_rows can want at once. */
@@ -30,8 +30,8 @@ uint32_t experts_max_runs(const struct model_hparams *hp, uint32_t n_rows);
 /* OP_SELECT for one row. */
 void experts_select(const struct cpu_backend *b, const struct step *s, uint32_t row);
 
-/* Places for all n_rows of the step, once all are selected; a phase of one item. */
-void experts_sort(struct cpu_backend *b, uint32_t n_rows);
+/* Places for all n_rows of the step, once n_used are selected for each; a phase of one item. */
+void experts_sort(struct cpu_backend *b, uint32_t n_used, uint32_t n_rows);
 
 /* Multiplies n values of a place by the weight that its expert has for its row. */
 void experts_weigh(const struct cpu_backend *b, uint32_t place, float *x, uint32_t n);

@@ -172,7 +172,7 @@ static void run_item(void *ctx, uint32_t phase, uint32_t item, uint32_t worker)
         run_attention(b, p, item, worker);
         break;
     case PHASE_SORT:
-        experts_sort(b, cpu_phase_rows(b, p));
+        experts_sort(b, p->n_used, cpu_phase_rows(b, p));
         break;
     case PHASE_EXPERTS:
         experts_run(b, p, item, worker);

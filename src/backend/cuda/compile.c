@@ -20,6 +20,7 @@ struct compiler {
     enum model_buf packed; /* whose rows the prepared activations hold, */
     uint32_t packed_k;     /* so many values of each, */
     unsigned packed_forms; /* in these forms; 0: nobody's */
+    uint32_t n_used;       /* experts of a row that were selected last */
     size_t n_vector_floats;
     struct err_info *e;
 };
@@ -30,6 +31,7 @@ static struct launch *add_launch(struct compiler *c, enum launch_kind kind, cons
     *l = (struct launch){.kind = kind,
                          .rows = c->rows,
                          .last = c->last,
+                         .n_used = c->n_used,
                          .w = NO_VECTOR,
                          .bias = NO_VECTOR,
                          .factors = NO_VECTOR};
@@ -283,7 +285,7 @@ static void compile_unary(struct compiler *c, const struct op *op)
     l->xielu = op->xielu;
     l->places = op->out == BUF_EXPERT_GATE;
     if (l->places)
-        l->n = c->m->hp.n_ff_expert;
+        l->n = op->n_out / op->n_head;
 }
 
 /* Convolutions, rates and heads of recurrent layers. */
@@ -302,7 +304,7 @@ static void compile_gated(struct compiler *c, const struct op *op)
     l->in2_first = op->in2_first;
     l->places = op->out == BUF_EXPERT_GATE;
     if (l->places)
-        l->n = c->m->hp.n_ff_expert;
+        l->n = op->n_out / op->n_head;
 }
 
 static enum err compile_op(struct compiler *c, const struct op *op)
@@ -409,6 +411,7 @@ static enum err compile_op(struct compiler *c, const struct op *op)
         add_launch(c, LAUNCH_ADD_GATED, op);
         return OK;
     case OP_SELECT:
+        c->n_used = op->n_head;
         l = add_launch(c, LAUNCH_SELECT, op);
         l->bias = add_vector(c, op->bias);
         l->w = add_vector(c, op->w);

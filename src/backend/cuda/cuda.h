@@ -81,6 +81,7 @@ struct launch {
     uint32_t n, heads; /* values of a row; NORM: heads of n each; ROPE, ATTENTION: query heads;
                         * STREAMS: so many of n each */
     uint32_t heads_kv, head_dim; /* ROPE */
+    uint32_t n_used;             /* SELECT and what follows: experts of a row in the layer */
     uint32_t in2_first;          /* GATED */
     enum op_kind stream_op;      /* STREAMS */
     struct xielu xielu;          /* UNARY */

@@ -165,6 +165,14 @@ static struct cuda_add add_of(const struct cuda_backend *b, const struct launch 
     return op;
 }
 
+/* Experts, as many of a row as the layer has. */
+static struct cuda_experts experts_of(const struct cuda_backend *b, const struct launch *l)
+{
+    struct cuda_experts x = b->experts;
+    x.n_used = l->n_used;
+    return x;
+}
+
 static void launch_select(const struct cuda_backend *b,
                           const struct cuda_at *at,
                           const struct launch *l)
@@ -181,8 +189,9 @@ static void launch_select(const struct cuda_backend *b,
         .n_groups = hp->n_expert_group,
         .n_groups_used = hp->n_expert_group_used,
     };
-    cuda_experts_select(at, &b->experts, b->bufs[l->in], &gating);
-    cuda_experts_sort(at, &b->experts);
+    const struct cuda_experts x = experts_of(b, l);
+    cuda_experts_select(at, &x, b->bufs[l->in], &gating);
+    cuda_experts_sort(at, &x);
 }
 
 static void launch_conv(const struct cuda_backend *b,
@@ -308,6 +317,7 @@ static void launch_stage(const struct cuda_backend *b,
                          const struct launch *l)
 {
     const struct cuda_stage s = stage_of(b, l);
+    const struct cuda_experts x = experts_of(b, l);
     switch (s.kind) {
     case CUDA_STAGE_NORM:
         cuda_norm(at, &s.norm);
@@ -322,7 +332,7 @@ static void launch_stage(const struct cuda_backend *b,
         cuda_unary(at, &s.unary);
         break;
     case CUDA_STAGE_MIX:
-        cuda_experts_mix(at, &b->experts, &s.mix);
+        cuda_experts_mix(at, &x, &s.mix);
         break;
     case CUDA_STAGE_ADD:
         cuda_add(at, &s.add);
@@ -339,9 +349,9 @@ static void launch_stages(const struct cuda_backend *b,
     const bool packs = last->kind == LAUNCH_PACK || last->kind == LAUNCH_EXPERT_PACK;
     const struct cuda_act act =
         act_of(last->kind == LAUNCH_EXPERT_PACK ? b->expert_act : b->act, last, last->n);
-    struct cuda_stages s = {.n = l->joined + !packs,
-                            .act = packs ? &act : NULL,
-                            .experts = b->experts.n_expert ? &b->experts : NULL};
+    const struct cuda_experts x = experts_of(b, l);
+    struct cuda_stages s = {
+        .n = l->joined + !packs, .act = packs ? &act : NULL, .experts = x.n_expert ? &x : NULL};
     for (uint32_t i = 0; i < s.n; i++)
         s.of[i] = stage_of(b, &l[i]);
     cuda_rows_stages(at, &s);
@@ -353,11 +363,12 @@ static void launch_linears(const struct cuda_backend *b,
                            uint32_t n)
 {
     const bool experts = l->kind == LAUNCH_EXPERT_LINEAR;
+    const struct cuda_experts x = experts_of(b, l);
     struct cuda_linear ops[CUDA_LINEAR_GROUP];
     for (uint32_t i = 0; i < n; i++)
         ops[i] = linear_of(b, &l[i], experts ? b->expert_act : b->act);
     if (experts)
-        cuda_experts_linear(at, &b->experts, ops, n);
+        cuda_experts_linear(at, &x, ops, n);
     else
         cuda_linear(at, ops, n);
 }
@@ -368,6 +379,7 @@ static void launch_one(const struct cuda_backend *b,
 {
     const struct model_hparams *hp = &b->model->hp;
     struct cuda_act act;
+    struct cuda_experts x;
     switch (l->kind) {
     case LAUNCH_ANGLES:
         cuda_angles(at,
@@ -450,7 +462,8 @@ static void launch_one(const struct cuda_backend *b,
         break;
     case LAUNCH_EXPERT_PACK:
         act = act_of(b->expert_act, l, l->n);
-        cuda_experts_pack(at, &b->experts, b->bufs[l->in], l->places, &act);
+        x = experts_of(b, l);
+        cuda_experts_pack(at, &x, b->bufs[l->in], l->places, &act);
         break;
     }
 }

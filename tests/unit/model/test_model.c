@@ -136,6 +136,20 @@ static void test_experts(void **state)
     assert_int_equal(m->hp.n_ff_expert, 40);
     model_destroy(m);
 
+    /* of each layer as many and as long as its values say */
+    m = load(RECURRENT "nemotron_h_moe-puzzle.f32.gguf");
+    static const uint32_t widths[][3] = {{1, 3, 24}, {3, 1, 16}, {4, 2, 40}};
+    assert_int_equal(m->hp.n_expert_used, 3);
+    assert_int_equal(m->hp.n_ff_expert, 40);
+    for (size_t i = 0; i < 3; i++) {
+        const uint32_t layer = widths[i][0];
+        assert_int_equal(find_op(m, OP_SELECT, layer)->n_head, widths[i][1]);
+        assert_int_equal(find_op(m, OP_EXPERTS, layer)->n_head, widths[i][1]);
+        assert_int_equal(find_op(m, OP_EXPERTS, layer)->n_out, widths[i][2]);
+        assert_int_equal(find_op(m, OP_MIX, layer)->n_head, widths[i][1]);
+    }
+    model_destroy(m);
+
     /* gate and up of each expert are one tensor, of which each op has its rows */
     m = load(FAMILIES "mistral4.f32.gguf");
     size_t all = 0;

@@ -39,6 +39,7 @@ static void open_fixture(struct fixture *f)
     hp->n_expert_used = 1 + rnd() % (hp->n_expert < 8 ? hp->n_expert : 8);
     hp->expert_norm = rnd() % 2;
     hp->expert_scale = rnd() % 2 ? 1.0f : 2.5f;
+    f->step.n_head = 1 + (uint32_t)rnd() % hp->n_expert_used; /* in this layer */
     f->b.kernels = cpu_kernels_select("");
     f->b.model = &f->model;
     f->b.batch = &f->batch;
@@ -71,11 +72,11 @@ static void check_row(const struct fixture *f, uint32_t row)
 {
     const struct model_hparams *hp = &f->model.hp;
     const float *score = f->b.bufs[BUF_ROUTER] + row * f->b.stride[BUF_ROUTER];
-    const uint32_t *chosen = f->b.experts + (size_t)row * hp->n_expert_used;
-    const float *weight = f->b.expert_weights + (size_t)row * hp->n_expert_used;
+    const uint32_t *chosen = f->b.experts + (size_t)row * f->step.n_head;
+    const float *weight = f->b.expert_weights + (size_t)row * f->step.n_head;
     bool before[40] = {false};
     double all = 0, sum = 0;
-    for (uint32_t i = 0; i < hp->n_expert_used; i++) {
+    for (uint32_t i = 0; i < f->step.n_head; i++) {
         const uint32_t c = chosen[i];
         assert_true(c < hp->n_expert && !before[c]);
         before[c] = true;
@@ -85,7 +86,7 @@ static void check_row(const struct fixture *f, uint32_t row)
     }
     for (uint32_t x = 0; x < hp->n_expert; x++)
         all += exp(score[x]);
-    for (uint32_t i = 0; i < hp->n_expert_used; i++) {
+    for (uint32_t i = 0; i < f->step.n_head; i++) {
         const double want = exp(score[chosen[i]]) / (hp->expert_norm ? sum : all);
         assert_true(fabs(weight[i] - want * hp->expert_scale) < 1e-6);
     }
@@ -110,8 +111,8 @@ static void check_row_by_probability(const struct fixture *f, uint32_t row)
 {
     const struct model_hparams *hp = &f->model.hp;
     const float *score = f->b.bufs[BUF_ROUTER] + row * f->b.stride[BUF_ROUTER];
-    const uint32_t *chosen = f->b.experts + (size_t)row * hp->n_expert_used;
-    const float *weight = f->b.expert_weights + (size_t)row * hp->n_expert_used;
+    const uint32_t *chosen = f->b.experts + (size_t)row * f->step.n_head;
+    const float *weight = f->b.expert_weights + (size_t)row * f->step.n_head;
     const uint32_t n_groups = hp->n_expert_group ? hp->n_expert_group : 1;
     const uint32_t per_group = hp->n_expert / n_groups;
     double p[40], corrected[40], worth[40], all = 0, sum = 0, least = 1e9, least_worth = 1e9;
@@ -130,7 +131,7 @@ static void check_row_by_probability(const struct fixture *f, uint32_t row)
         }
         worth[g] = best + (f->step.bias && per_group > 1 ? second : 0);
     }
-    for (uint32_t i = 0; i < hp->n_expert_used; i++) {
+    for (uint32_t i = 0; i < f->step.n_head; i++) {
         const uint32_t x = chosen[i];
         assert_true(x < hp->n_expert && !taken[x]);
         taken[x] = used[x / per_group] = true;
@@ -148,7 +149,7 @@ static void check_row_by_probability(const struct fixture *f, uint32_t row)
         else if (n_used == hp->n_expert_group_used)
             assert_true(worth[x / per_group] <= least_worth + 1e-6);
     }
-    for (uint32_t i = 0; i < hp->n_expert_used; i++) {
+    for (uint32_t i = 0; i < f->step.n_head; i++) {
         const double want = p[chosen[i]] / (hp->expert_norm ? sum : 1) * hp->expert_scale;
         assert_true(fabs(weight[i] - want) < 1e-5);
     }
@@ -169,6 +170,7 @@ static void chooses_by_probability(void **s)
             hp->n_expert_group_used = 1 + rnd() % 4;
             const uint32_t room = hp->n_expert / 4 * hp->n_expert_group_used;
             hp->n_expert_used = hp->n_expert_used < room ? hp->n_expert_used : room;
+            f.step.n_head = f.step.n_head < room ? f.step.n_head : room;
         }
         for (uint32_t x = 0; x < hp->n_expert; x++)
             bias[x] = (float)(rnd() % 1000) / 500 - 1;
@@ -194,11 +196,11 @@ static void mixes_what_comes_close(void **s)
             f.b.bufs[BUF_ROUTER][i] = 50 + 0.4f * (float)(rnd() % 9);
         for (uint32_t row = 0; row < f.batch.n_rows; row++) {
             const float *score = f.b.bufs[BUF_ROUTER] + row * f.b.stride[BUF_ROUTER];
-            const uint32_t *chosen = f.b.experts + (size_t)row * hp->n_expert_used;
-            const float *weight = f.b.expert_weights + (size_t)row * hp->n_expert_used;
+            const uint32_t *chosen = f.b.experts + (size_t)row * f.step.n_head;
+            const float *weight = f.b.expert_weights + (size_t)row * f.step.n_head;
             bool before[40] = {false};
             experts_select(&f.b, &f.step, row);
-            for (uint32_t i = 0; i < hp->n_expert_used; i++) {
+            for (uint32_t i = 0; i < f.step.n_head; i++) {
                 double sum = 0;
                 for (uint32_t x = 0; x < hp->n_expert; x++) {
                     const double apart = score[chosen[i]] - score[x];
@@ -224,7 +226,7 @@ static void survives_scores_that_are_no_numbers(void **s)
         f.b.bufs[BUF_ROUTER][x] = x % 2 ? -INFINITY : NAN;
     experts_select(&f.b, &f.step, 0);
     bool seen[40] = {false};
-    for (uint32_t i = 0; i < f.model.hp.n_expert_used; i++) {
+    for (uint32_t i = 0; i < f.step.n_head; i++) {
         assert_true(f.b.experts[i] < f.model.hp.n_expert && !seen[f.b.experts[i]]);
         seen[f.b.experts[i]] = true;
     }
@@ -236,7 +238,7 @@ static void survives_scores_that_are_no_numbers(void **s)
 static void check_places(const struct fixture *f)
 {
     const struct model_hparams *hp = &f->model.hp;
-    const uint32_t n = f->batch.n_rows * hp->n_expert_used;
+    const uint32_t n = f->batch.n_rows * f->step.n_head;
     const uint32_t unit = f->batch.n_rows == 1 ? 1 : ACT_TILE;
     uint32_t at = 0, n_placed = 0, run_of[40];
     assert_true(f->b.n_runs <= experts_max_runs(hp, f->batch.n_rows));
@@ -261,7 +263,7 @@ static void check_places(const struct fixture *f)
         const struct expert_run *run = &f->b.runs[run_of[f->b.experts[i]]];
         const uint32_t p = f->b.places[i];
         assert_true(p >= run->first && p < run->first + run->n && !taken[p]);
-        assert_int_equal(f->b.place_row[p], i / hp->n_expert_used);
+        assert_int_equal(f->b.place_row[p], i / f->step.n_head);
         taken[p] = true;
     }
     free(taken);
@@ -277,7 +279,7 @@ static void every_row_has_its_places(void **s)
             f.batch.n_rows = 1;
         for (uint32_t row = 0; row < f.batch.n_rows; row++)
             experts_select(&f.b, &f.step, row);
-        experts_sort(&f.b, f.batch.n_rows);
+        experts_sort(&f.b, f.step.n_head, f.batch.n_rows);
         check_places(&f);
         close_fixture(&f);
     }

@@ -93,6 +93,7 @@ static const char *const architectures[] = {"architectures/llama",
                                             "recurrent/bailingmoe3",
                                             "recurrent/bailingmoe3-sections",
                                             "recurrent/nemotron_h_moe-latent",
+                                            "recurrent/nemotron_h_moe-puzzle",
                                             "recurrent/kimi-linear",
                                             "recurrent/kimi-linear-fused"};
 
