@@ -340,6 +340,13 @@ static const struct arch rows[] = {
      .scales = SCALES_LOGIT,
      .scaled = true},
     {.name = "plamo", .rope = ROPE_HALVES, .qkv_bias = OPTIONAL, .parallel = PARALLEL_ALWAYS},
+    {.name = "plamo3",
+     .rope = ROPE_HALVES,
+     .qk_norm = QK_NORM_HEADS,
+     .norms = NORM_BOTH,
+     .bare_norms = true, /* of those after a sub-layer */
+     .window_pattern = 8,
+     .window_rope = true},
     {.name = "deepseek2", /* DeepSeek-V2 to R1, Kimi-K2, GLM-4.7-Flash, Youtu-LLM */
      .rope = ROPE_ADJACENT,
      .latent = true,

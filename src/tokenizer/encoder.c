@@ -46,9 +46,19 @@ enum err encoder_text_room(struct encoder *enc, size_t n, struct err_info *e)
     return OK;
 }
 
+enum err encoder_cuts_room(struct encoder *enc, size_t n, struct err_info *e)
+{
+    if (n <= enc->cap_cuts)
+        return OK;
+    free(enc->cuts);
+    enc->cuts = malloc(n * sizeof *enc->cuts);
+    enc->cap_cuts = enc->cuts ? n : 0;
+    return enc->cuts ? OK : err_set(e, ERR_NOMEM, "no memory to tokenize %zu bytes", n);
+}
+
 void encoder_deinit(struct encoder *enc)
 {
     merger_deinit(&enc->merger);
     free(enc->text);
-    free(enc->steps);
+    free(enc->cuts);
 }

@@ -6,6 +6,14 @@
 #include "tokenizer/pretokenize.h"
 #include "tokenizer/vocab.h"
 
+/* A step of the best way through a text. UGM, by where it ends: its last token, which has n bytes;
+ * PLAMO, by where it begins: its first. */
+struct cut {
+    double score; /* of all the way to there, or from there */
+    size_t n;
+    token_id id;
+};
+
 /* Zero-initialise, then set out. */
 struct encoder {
     struct token_list *out;
@@ -13,14 +21,17 @@ struct encoder {
     struct pretokenize_scratch words; /* BPE */
     char *text;                       /* SPM, UGM, WPM: a run as its vocabulary writes it */
     size_t cap_text;
-    struct ugm_step *steps; /* UGM: the best way to each position */
-    size_t cap_steps;
+    struct cut *cuts; /* UGM, PLAMO: the best way to each position, or from there */
+    size_t cap_cuts;
 };
 
 void encoder_deinit(struct encoder *enc);
 
 /* Room for n bytes in enc->text; its content stays. */
 enum err encoder_text_room(struct encoder *enc, size_t n, struct err_info *e) WEIR_MUST_USE;
+
+/* Room for n cuts; what they hold is lost. */
+enum err encoder_cuts_room(struct encoder *enc, size_t n, struct err_info *e) WEIR_MUST_USE;
 
 /* Room for n more ids at once, so that token_list_add does not allocate. */
 enum err encoder_room(struct encoder *enc, size_t n, struct err_info *e) WEIR_MUST_USE;

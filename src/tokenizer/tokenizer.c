@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "tokenizer/bpe.h"
+#include "tokenizer/plamo.h"
 #include "tokenizer/special.h"
 #include "tokenizer/spm.h"
 #include "tokenizer/ugm.h"
@@ -17,6 +18,7 @@ struct tokenizer {
     struct spm spm;
     struct wpm *wpm;
     struct ugm *ugm;
+    struct plamo *plamo;
 };
 
 static enum err create_family(struct tokenizer *t, const struct gguf *g, struct err_info *e)
@@ -28,6 +30,8 @@ static enum err create_family(struct tokenizer *t, const struct gguf *g, struct 
         return wpm_create(&t->vocab, &t->wpm, e);
     case VOCAB_UGM:
         return ugm_create(g, &t->vocab, &t->ugm, e);
+    case VOCAB_PLAMO:
+        return plamo_create(&t->vocab, &t->plamo, e);
     case VOCAB_SPM:
         break;
     }
@@ -58,6 +62,7 @@ void tokenizer_destroy(struct tokenizer *t)
     bpe_destroy(t->bpe);
     wpm_destroy(t->wpm);
     ugm_destroy(t->ugm);
+    plamo_destroy(t->plamo);
     special_deinit(&t->special);
     vocab_deinit(&t->vocab);
     free(t);
@@ -169,6 +174,8 @@ static enum err encode_run(
         return wpm_encode(t->wpm, enc, text, n, e);
     case VOCAB_UGM:
         return ugm_encode(t->ugm, enc, text, n, e);
+    case VOCAB_PLAMO:
+        return plamo_encode(t->plamo, enc, text, n, e);
     case VOCAB_SPM:
         break;
     }

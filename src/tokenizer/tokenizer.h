@@ -1,10 +1,12 @@
 /* Text to token ids and back, as the model's own GGUF says.
  *
- * Four families: byte-level BPE ("gpt2": a pre-tokenizer's pattern cuts the text into words, merges
+ * Five families: byte-level BPE ("gpt2": a pre-tokenizer's pattern cuts the text into words, merges
  * join bytes within a word; "gemma4": characters instead of bytes), SPM ("llama": greedy merging by
- * score, byte fallback), WPM ("bert": longest match) and UGM ("t5": the best sum of scores).
- * Encoding takes time about linear in the text, also for one word of a megabyte. BPE and SPM give
- * back every text that they encode, if the vocabulary has all bytes; WPM and UGM normalise it.
+ * score, byte fallback), WPM ("bert": longest match), UGM ("t5": the best sum of scores) and
+ * PLaMo's
+ * ("plamo2": likewise, byte fallback). Encoding takes time about linear in the text, also for one
+ * word of a megabyte. BPE, SPM and PLaMo's give back every text that they encode (the last but for
+ * a byte order mark in front), if the vocabulary has all bytes; WPM and UGM normalise it.
  *
  * Text from a user never becomes a control token: special tokens are looked for only inside pieces
  * that the caller marks as trusted. Pieces are otherwise one text: ids do not depend on where

@@ -37,13 +37,6 @@ struct ugm {
     double unknown_score;
 };
 
-/* The best way to a position: its last token, and where that begins. */
-struct ugm_step {
-    double score;
-    size_t begin;
-    token_id id;
-};
-
 /* ---- loading ---- */
 
 static enum err read_charsmap(const struct gguf *g, struct charsmap *m, struct err_info *e)
@@ -239,17 +232,17 @@ static enum err normalise(const struct ugm *u,
 
 /* ---- the best way ---- */
 
-static void offer(struct ugm_step *steps, size_t end, double score, size_t begin, token_id id)
+static void offer(struct cut *cuts, size_t end, double score, size_t n, token_id id)
 {
-    if (score > steps[end].score)
-        steps[end] = (struct ugm_step){score, begin, id};
+    if (score > cuts[end].score)
+        cuts[end] = (struct cut){score, n, id};
 }
 
 /* Offer all tokens that begin at `at`, where the character there has `len` bytes. */
 static void step_from(const struct ugm *u, struct encoder *enc, size_t at, size_t n, size_t len)
 {
     struct prefix_walk w = {0};
-    double score = enc->steps[at].score;
+    double score = enc->cuts[at].score;
     bool whole_char = false;
     while (w.depth < n - at &&
            prefix_step(&u->tokens, &w, (unsigned char)enc->text[at + w.depth])) {
@@ -259,20 +252,10 @@ static void step_from(const struct ugm *u, struct encoder *enc, size_t at, size_
         const struct vocab_token *t = &u->v->tokens[id];
         double more = t->type == TOKEN_USER_DEFINED ? 0.0 : (double)t->score;
         whole_char |= w.depth == len;
-        offer(enc->steps, at + w.depth, score + more, at, id);
+        offer(enc->cuts, at + w.depth, score + more, w.depth, id);
     }
     if (!whole_char)
-        offer(enc->steps, at + len, score + u->unknown_score, at, u->v->unk);
-}
-
-static enum err steps_room(struct encoder *enc, size_t n, struct err_info *e)
-{
-    if (n <= enc->cap_steps)
-        return OK;
-    free(enc->steps);
-    enc->steps = malloc(n * sizeof *enc->steps);
-    enc->cap_steps = enc->steps ? n : 0;
-    return enc->steps ? OK : err_set(e, ERR_NOMEM, "no memory to tokenize %zu bytes", n);
+        offer(enc->cuts, at + len, score + u->unknown_score, len, u->v->unk);
 }
 
 /* The tokens of the best way to n, in order; unknown ones in a row are one. */
@@ -280,8 +263,8 @@ static void emit(const struct ugm *u, struct encoder *enc, size_t n)
 {
     token_id *ids = enc->out->ids + enc->out->n;
     size_t n_ids = 0;
-    for (size_t at = n; at > 0; at = enc->steps[at].begin) {
-        token_id id = enc->steps[at].id;
+    for (size_t at = n; at > 0; at -= enc->cuts[at].n) {
+        token_id id = enc->cuts[at].id;
         if (id != u->v->unk || n_ids == 0 || ids[n_ids - 1] != id)
             ids[n_ids++] = id;
     }
@@ -298,13 +281,13 @@ enum err ugm_encode(
 {
     enum err err = normalise(u, enc, text, n, &n, e);
     if (!err && n > 0)
-        err = steps_room(enc, n + 1, e);
+        err = encoder_cuts_room(enc, n + 1, e);
     if (!err)
         err = encoder_room(enc, n, e); /* no byte makes more than one token */
     if (err || n == 0)
         return err;
     for (size_t i = 0; i <= n; i++)
-        enc->steps[i] = (struct ugm_step){i ? -DBL_MAX : 0.0, 0, u->v->unk};
+        enc->cuts[i] = (struct cut){i ? -DBL_MAX : 0.0, 0, u->v->unk};
     for (size_t at = 0, len; at < n; at += len) {
         int n_char = utf8_len(enc->text + at, n - at);
         len = n_char > 0 ? (size_t)n_char : 1;

@@ -150,7 +150,7 @@ static int byte_token_value(const struct vocab_token *t)
 /* Does the vocabulary write single bytes as <0xAB>? */
 static bool has_byte_tokens(const struct vocab *v)
 {
-    return v->family == VOCAB_SPM || v->family == VOCAB_UGM ||
+    return v->family == VOCAB_SPM || v->family == VOCAB_UGM || v->family == VOCAB_PLAMO ||
            (v->family == VOCAB_BPE && v->rule->raw_text);
 }
 
@@ -272,6 +272,9 @@ static enum err decode_texts(struct vocab *v, struct err_info *e)
             v->byte_ids[value] = (token_id)i;
         } else if (t->type == TOKEN_CONTROL || t->type == TOKEN_UNKNOWN) {
             continue; /* bytes are the text */
+        } else if (v->family == VOCAB_PLAMO) {
+            t->plain = true;
+            continue;
         } else if (v->family != VOCAB_BPE || v->rule->raw_text) {
             t->plain = true;
             decode_spm(t->text, t->text_len, out, &n_bytes);
@@ -337,6 +340,7 @@ static enum err read_family(const struct gguf *g, struct vocab *v, struct err_in
         {"llama", VOCAB_SPM},
         {"bert", VOCAB_WPM},
         {"t5", VOCAB_UGM},
+        {"plamo2", VOCAB_PLAMO},
     };
     struct gguf_str s = {NULL, 0};
     enum err err = gguf_get_str(g, key, &s, e);
@@ -354,7 +358,7 @@ static enum err read_family(const struct gguf *g, struct vocab *v, struct err_in
                          ERR_UNSUPPORTED,
                          key,
                          "'%.*s' is a tokenizer that Weir does not have (it has gpt2, llama, bert, "
-                         "t5, gemma4)",
+                         "t5, gemma4, plamo2)",
                          (int)(s.len < 40 ? s.len : 40),
                          s.data);
 }
@@ -369,7 +373,7 @@ enum err vocab_read(const struct gguf *g, struct vocab *v, struct err_info *e)
         err = read_texts(g, v, e);
     if (!err)
         err = read_types(g, v, e);
-    if (!err && (v->family == VOCAB_SPM || v->family == VOCAB_UGM))
+    if (!err && (v->family == VOCAB_SPM || v->family == VOCAB_UGM || v->family == VOCAB_PLAMO))
         err = read_scores(g, v, e);
     if (!err)
         err = vocab_read_special(g, v, e);

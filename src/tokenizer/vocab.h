@@ -5,6 +5,7 @@
  *   BPE   normal tokens: each character of the text is one byte, by the byte map below
  *   SPM, UGM, WPM, and BPE of raw text
  *         normal and user-defined tokens: U+2581 is a space; byte tokens "<0xAB>" are that byte
+ *   PLAMO normal and user-defined tokens: the text; byte tokens as above
  *   the others (control, unknown, BPE's user-defined): the text itself
  *
  * Thread: immutable after vocab_read. */
@@ -18,10 +19,11 @@
 #define VOCAB_MAX_TOKEN_BYTES 65535
 
 enum vocab_family {
-    VOCAB_BPE, /* tokenizer.ggml.model "gpt2", or "gemma4" */
-    VOCAB_SPM, /* "llama" */
-    VOCAB_WPM, /* "bert" */
-    VOCAB_UGM, /* "t5" */
+    VOCAB_BPE,   /* tokenizer.ggml.model "gpt2", or "gemma4" */
+    VOCAB_SPM,   /* "llama" */
+    VOCAB_WPM,   /* "bert" */
+    VOCAB_UGM,   /* "t5" */
+    VOCAB_PLAMO, /* "plamo2" */
 };
 
 /* Numbered as in the file. */
@@ -39,7 +41,7 @@ struct vocab_token {
     const char *bytes;
     uint32_t text_len;
     uint32_t n_bytes;
-    float score; /* SPM, UGM; finite */
+    float score; /* SPM, UGM, PLAMO; finite */
     uint8_t type;
     bool eog;
     bool strips_left, strips_right; /* as a special token, takes the white space beside it along */

@@ -134,6 +134,7 @@ static void default_ids(struct vocab *v)
         {VOCAB_SPM, 1, 2, 0, UINT32_MAX},
         {VOCAB_WPM, 101, UINT32_MAX, 100, 102},
         {VOCAB_UGM, UINT32_MAX, 1, 2, UINT32_MAX},
+        {VOCAB_PLAMO, 1, 2, 0, UINT32_MAX},
     };
     for (size_t i = 0; i < sizeof families / sizeof families[0]; i++) {
         if (families[i].family != v->family)

@@ -84,6 +84,16 @@ def ugm():
     )
 
 
+def plamo():
+    tokens = [b"<0x%02X>" % b for b in range(256)] + [b"He", b"l", b"lo", "\u304b".encode(), b"12", b"<u>"]
+    return gguf(
+        field("model", STRING, string(b"plamo2")),
+        array("tokens", STRING, tokens),
+        array("token_type", I32, [6] * 256 + [1] * 5 + [4]),
+        array("scores", F32, [0] * 256 + [-3, -3, -4, -5, -2001, 0]),
+    )
+
+
 folder = Path(sys.argv[1])
 folder.mkdir(parents=True, exist_ok=True)
 (folder / "bpe").write_bytes(b"\0" + bpe())
@@ -92,6 +102,7 @@ folder.mkdir(parents=True, exist_ok=True)
 (folder / "trusted").write_bytes(b"\3the</s>the<tool> the</s></s>\xe2\x96")
 (folder / "wpm").write_bytes(b"\0" + wpm())
 (folder / "ugm").write_bytes(b"\0" + ugm())
+(folder / "plamo").write_bytes(b"\0" + plamo())
 mixed = "the 12345 's'LL  \n\r\n\u4e2d\u304b\ud55c e\u0301 ABc...</s>\u0663 <sentinel:1>IMGIMGAZ\t x\u3000"
 for i in range(40):
     (folder / f"words{i:02}").write_bytes(bytes([5 + 2 * (i % 2), i]) + mixed.encode() + b"\xff \xe4")

@@ -481,4 +481,13 @@ FAMILIES = {
         bound_first=True, limits=[(0.5, 0), (0.3, 0), (0, 0), (0.7, 0)],
         keys={"attention.sliding_window": 24, "swiglu_clamp_exp": [0.5, 0.3, 0.0, 0.7],
               "attention.sliding_window_pattern": [True, False, True, True]}),
+    "plamo3": dict(
+        arch="plamo3", pair="halves", fused=True, qk_norm="heads", norms="both", tied=True, layers=5, heads_kv=1,
+        window=24, windowed=[True, True, False, True, True], base=1e6, window_base=10000.0,
+        keys={"attention.sliding_window": 24, "attention.sliding_window_pattern": 3}),
+    "plamo3-yarn": dict( # of which windowed layers know nothing; it has a window for all layers but the eighth
+        arch="plamo3", pair="halves", fused=True, qk_norm="heads", norms="both", layers=2, window=24, full_every=0,
+        base=5000.0, window_base=500.0, scaling="yarn", factor=4.0, first_ctx=64,
+        keys={"attention.sliding_window": 24, "rope.freq_base_swa": 500.0, "rope.scaling.type": "yarn",
+              "rope.scaling.factor": 4.0, "rope.scaling.original_context_length": 64}),
 }

@@ -330,8 +330,10 @@ def write_gguf(path, name, c, t):
     w.add_token_types([2, 3, 3] + [6] * 256 + [1] * 5)
     w.add_bos_token_id(1)
     w.add_eos_token_id(2)
-    if c["arch"] == "falcon-h1": # as its files call it
-        t = {k.replace("ffn_norm.weight", "ffn_norm"): v for k, v in t.items()}
+    # as their files call them
+    bare = {"falcon-h1": ["ffn_norm"], "plamo3": ["post_attention_norm", "post_ffw_norm"]}.get(c["arch"], [])
+    t = {k.removesuffix(".weight") if k.removesuffix(".weight").split(".")[-1] in bare else k: v
+         for k, v in t.items()}
     for k, v in t.items():
         if is_nvfp4(c, k):
             blocks, factor, _ = nvfp4(v)

@@ -25,14 +25,21 @@ struct toy {
     const char *pre;
     const struct toy_token *tokens;
     const char *const *merges;
-    bool byte_tokens; /* put all 256 single bytes in front: characters, or <0xAB> for SPM */
+    bool byte_tokens; /* put all 256 single bytes in front: characters, or <0xAB> for SPM and
+                         PLaMo's */
     bool no_space_prefix;
     int eos; /* 0: none */
 };
 
+/* Does its family write single bytes as <0xAB>? */
+static inline bool toy_names_bytes(const struct toy *toy)
+{
+    return strcmp(toy->model, "llama") == 0 || strcmp(toy->model, "plamo2") == 0;
+}
+
 static inline void toy_byte_text(const struct toy *toy, unsigned b, char out[8])
 {
-    if (strcmp(toy->model, "llama") == 0) {
+    if (toy_names_bytes(toy)) {
         snprintf(out, 8, "<0x%02X>", b);
         return;
     }
@@ -61,7 +68,7 @@ static inline void toy_put_tokens(struct buf *b, const struct toy *toy)
 {
     uint64_t n = toy_n_tokens(toy);
     unsigned n_byte = toy->byte_tokens ? 256 : 0;
-    bool spm = strcmp(toy->model, "llama") == 0;
+    const bool named = toy_names_bytes(toy);
     put_array(b, "tokenizer.ggml.tokens", GGUF_STRING, n);
     for (unsigned i = 0; i < n_byte; i++) {
         char text[8];
@@ -72,7 +79,7 @@ static inline void toy_put_tokens(struct buf *b, const struct toy *toy)
         put_str(b, toy->tokens[i - n_byte].text);
     put_array(b, "tokenizer.ggml.token_type", GGUF_I32, n);
     for (uint64_t i = 0; i < n; i++) {
-        int type = i < n_byte ? (spm ? 6 : 1) : toy->tokens[i - n_byte].type;
+        int type = i < n_byte ? (named ? 6 : 1) : toy->tokens[i - n_byte].type;
         put_u32(b, type ? (uint32_t)type : 1);
     }
     put_array(b, "tokenizer.ggml.scores", GGUF_F32, n);
