@@ -4,12 +4,12 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -179,16 +179,6 @@ static void destroy(struct line_log *l)
     free(l);
 }
 
-static bool start_writer(struct line_log *l)
-{
-    sigset_t all, old;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    bool ok = pthread_create(&l->thread, NULL, writer_main, l) == 0;
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    return ok;
-}
-
 enum err line_log_open(const char *path,
                        const char *name,
                        struct line_log **out,
@@ -205,7 +195,7 @@ enum err line_log_open(const char *path,
     l->fd = fd;
     pthread_mutex_init(&l->lock, NULL);
     clock_cond_init(&l->changed);
-    if (!start_writer(l)) {
+    if (thread_start(&l->thread, writer_main, l) != 0) {
         destroy(l);
         return err_set(e, ERR_NOMEM, "cannot start a thread");
     }

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "engine/memory.h"
 #include "engine/stats.h"
 #include "engine/step.h"
@@ -348,7 +349,7 @@ enum err engine_create(const struct model *m,
     eng->stats.kv_state_bytes = eng->memory.state_bytes;
     eng->stats.memory_bytes = eng->backend->ops->memory_bytes(eng->backend);
     note_queues(eng);
-    if (pthread_create(&eng->thread, NULL, engine_main, eng) != 0) {
+    if (thread_start(&eng->thread, engine_main, eng) != 0) {
         engine_destroy(eng);
         return err_set(e, ERR_NOMEM, "cannot start the engine thread");
     }

@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -145,7 +146,7 @@ static enum err equip(struct guide *g, struct err_info *e)
     g->orders = mem_zalloc(g->n_places, sizeof *g->orders);
     for (uint32_t i = 0; i < g->n_places; i++)
         g->orders[i].state = mem_alloc(grammar_state_bytes());
-    g->has_thread = pthread_create(&g->thread, NULL, guide_main, g) == 0;
+    g->has_thread = thread_start(&g->thread, guide_main, g) == 0;
     if (!g->has_thread) {
         log_warn("no thread for masks: they are computed when they are needed");
         for (uint32_t i = 0; i < g->n_places; i++)

@@ -1,9 +1,9 @@
 /* Threads that run app.begin and app.work: parsing, templates, tokenizing and large answers take
  * too long for the loop. */
 #include "base/mem.h"
+#include "base/thread.h"
 #include "http/internal.h"
 
-#include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -90,17 +90,12 @@ static void *worker_main(void *arg)
     return NULL;
 }
 
-/* Signals are for the caller's threads: the workers block them all. Without memory for a thread
- * those that there are do the work. */
+/* Without memory for a thread those that there are do the work. */
 static void add_worker(struct http_server *s)
 {
     struct worker_pool *p = &s->pool;
-    sigset_t all, old;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    if (pthread_create(&p->threads[p->n_threads], NULL, worker_main, s) == 0)
+    if (thread_start(&p->threads[p->n_threads], worker_main, s) == 0)
         p->n_threads++;
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
 }
 
 void worker_pool_start(struct http_server *s)

@@ -5,11 +5,11 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "kv/disk_files.h"
 #include "kv/disk_internal.h"
 
 #include <assert.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -347,15 +347,11 @@ static enum err slots_init(struct disk *d, const struct kv_disk_config *cfg, str
     return kv_tier_index_init(&d->pending, d->n_slots, e);
 }
 
-/* Signals are for other threads. That includes SIGXFSZ: a limit on the size of files is an error
- * of write here, not the end of the process. */
+/* With SIGXFSZ blocked too, a limit on the size of files is an error of write here, not the end of
+ * the process. */
 static enum err start(struct disk *d, struct err_info *e)
 {
-    sigset_t all, old;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    int rc = pthread_create(&d->thread, NULL, disk_thread, d);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    int rc = thread_start(&d->thread, disk_thread, d);
     return rc == 0 ? OK : err_set(e, ERR_NOMEM, "no thread for the disk cache: %s", strerror(rc));
 }
 

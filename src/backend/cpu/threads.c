@@ -2,11 +2,11 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/thread.h"
 
 #include <assert.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -315,16 +315,11 @@ struct pool_times pool_times(const struct pool *p)
     return (struct pool_times){walked * p->n * 1e-3, waited * 1e-3};
 }
 
-/* Signals are for the threads that the program made for them. */
 static int start_worker(struct pool *p, uint32_t index)
 {
     struct worker_arg *arg = mem_alloc(sizeof *arg);
     *arg = (struct worker_arg){p, index};
-    sigset_t all, old;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    int rc = pthread_create(&p->threads[index - 1], NULL, worker_main, arg);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    int rc = thread_start(&p->threads[index - 1], worker_main, arg);
     if (rc != 0)
         free(arg);
     return rc;
