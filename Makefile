@@ -3,7 +3,7 @@
 .DEFAULT_GOAL := all
 
 JOBS := $(shell nproc)
-C_FILES = $(shell git ls-files 'src/*.c' 'src/*.h' 'tests/*.c' 'tests/*.h' 'bench/*.c')
+C_FILES = $(shell git ls-files 'src/*.c' 'src/*.h' 'tests/*.c' 'tests/*.h' 'bench/*.c' 'examples/*.c')
 
 all: deps            ## build the program, build/weir
 	@cmake --preset release >/dev/null
@@ -61,7 +61,8 @@ lint:                ## clang-format, clang-tidy and the include graph, changing
 	@clang-tidy -p build --quiet $(shell git ls-files 'src/*.c')
 	@/usr/bin/python3 tests/include_graph.py
 
-install: all         ## install program and built-in model (PREFIX=/usr/local)
+install: all         ## install program, built-in model and library (PREFIX=/usr/local)
+	@cmake --build --preset release -j $(JOBS) --target weir_embed
 	@cmake --install build --prefix $(or $(PREFIX),/usr/local)
 
 clean:               ## remove all build folders

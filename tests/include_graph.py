@@ -29,6 +29,7 @@ ALLOWED = {
     "api": "base chat tokenizer grammar engine sample gguf",
     "batches": "base api",
     "http": "base",
+    "lib": "base gguf tokenizer grammar chat model backend sample kv engine",
     "cli": "base gguf tokenizer grammar chat model backend sample kv sched engine api batches http",
 }
 

@@ -1,4 +1,5 @@
-/* Lines for the operator, on stderr: "weir: LEVEL: text". Any thread. */
+/* Lines for the operator, on stderr: "weir: LEVEL: text"; or where a program that has Weir inside
+ * wants them. Any thread. */
 #ifndef WEIR_BASE_LOG_H
 #define WEIR_BASE_LOG_H
 
@@ -6,7 +7,9 @@
 
 enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG };
 
-void log_set_level(enum log_level level); /* default LOG_INFO; call before threads start */
+/* Before threads start. */
+void log_set_level(enum log_level level); /* default LOG_INFO */
+void log_set_sink(void (*fn)(void *ctx, int level, const char *line), void *ctx);
 void log_line(enum log_level level, const char *fmt, ...) WEIR_PRINTF(2, 3);
 
 #define log_error(...) log_line(LOG_ERROR, __VA_ARGS__)

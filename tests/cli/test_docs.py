@@ -9,7 +9,7 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SOURCES = "\n".join(p.read_text() for p in sorted((ROOT / "src").rglob("*.[ch]")))
 DOCUMENTS = ["README.md", "CONTRIBUTING.md", "docs/FLOW.md", "docs/DECISIONS.md", "docs/API.md",
-             "docs/PERFORMANCE.md", "docs/EXPERIMENTS.md", "models/README.md", "tools/nano/README.md"]
+             "docs/PERFORMANCE.md", "docs/EXPERIMENTS.md", "docs/EMBEDDING.md", "models/README.md", "tools/nano/README.md"]
 
 
 def test_every_function_of_the_flow_exists():

@@ -1,0 +1,137 @@
+"""The library as it is installed: a program in C, or C++, has it with what pkg-config says and nothing
+else, finds none of its names taken, and gets the text that `weir run` gives."""
+
+import ctypes
+import os
+import pathlib
+import re
+import subprocess
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+WEIR = pathlib.Path(os.environ.get("WEIR_BIN", ROOT / "build/weir"))
+NANO = ROOT / "models/weir-nano.gguf"
+HEADER = (ROOT / "src/lib/weir.h").read_text()
+QUESTIONS = ["What is 37 + 48?", "What is the capital of France?"]
+
+pytestmark = pytest.mark.skipif("WEIR_SANITIZED" in os.environ, reason="a program would need the sanitizer")
+
+
+def output(*args, **more):
+    r = subprocess.run([*map(str, args)], capture_output=True, text=True, timeout=300, **more)
+    assert r.returncode == 0, (args, r.stdout, r.stderr)
+    return r.stdout
+
+
+@pytest.fixture(scope="module")
+def prefix(tmp_path_factory):
+    at = tmp_path_factory.mktemp("usr")
+    output("cmake", "--install", WEIR.parent, "--prefix", at)
+    return at
+
+
+def functions():
+    return set(re.findall(r"\b(weir_[a-z_]+)\(", re.sub(r"/\*.*?\*/", "", HEADER, flags=re.S)))
+
+
+@pytest.mark.parametrize("compiler", [["cc", "-std=c11"], ["c++", "-std=c++17", "-x", "c++"]])
+@pytest.mark.parametrize("kind", ["pkg-config", "--static", "shared"])
+def test_the_example_answers_as_weir_run(prefix, tmp_path, compiler, kind):
+    env = {**os.environ, "PKG_CONFIG_PATH": str(prefix / "lib/pkgconfig")}
+    static = ["--static"] if kind == "--static" else []
+    flags = output("pkg-config", "--cflags", "--libs", *static, "weir", env=env).split()
+    if kind == "shared":
+        flags = [f"-I{prefix}/include", f"-L{prefix}/lib", "-lweir", f"-Wl,-rpath,{prefix}/lib"]
+    program = tmp_path / "chat"
+    output(*compiler, "-Wall", "-Wextra", "-Wpedantic", "-Werror", ROOT / "examples/chat.c", "-x", "none", *flags,
+           "-o", program)
+    needed = re.findall(r"NEEDED.*\[(.*?)\]", output("readelf", "-d", program))
+    assert any(n.startswith("libweir.so") for n in needed) == (kind == "shared"), needed
+    r = subprocess.run([program, NANO, *QUESTIONS], capture_output=True, text=True, timeout=60)
+    assert r.returncode == 0 and r.stderr == "", r
+    lines = r.stdout.splitlines()
+    for i, question in enumerate(QUESTIONS):
+        text = "".join(line[3:] for line in lines if line.startswith(f"{i + 1}: "))
+        assert text + "\n" == output(WEIR, "run", "-m", NANO, "-p", question)
+    r = subprocess.run([program, "/nonexistent", *QUESTIONS], capture_output=True, text=True, timeout=60)
+    assert r.returncode == 1 and r.stderr.startswith("/nonexistent: "), r
+
+
+COMMA = """LC_NUMERIC
+decimal_point ","
+thousands_sep ""
+grouping -1
+END LC_NUMERIC
+"""
+IN_COMMAS = r"""
+#include <locale.h>
+#include <stdio.h>
+#include <weir.h>
+
+int main(int argc, char **argv)
+{
+    const struct weir_message none = {"user", ""};
+    struct weir_options o;
+    struct weir_request q;
+    struct weir_generation *g;
+    struct weir *w;
+    int32_t ids[64];
+    size_t n;
+    char text[64];
+    weir_options_init(&o);
+    o.model = argv[1];
+    o.chat_template = "{{ 1.5 + 1 }}";
+    weir_request_init(&q);
+    q.prompt = "x";
+    q.json_schema = "{\"type\": \"number\", \"minimum\": 1.25, \"maximum\": 1.25}";
+    if (argc != 2 || !setlocale(LC_NUMERIC, "comma") || weir_open(&o, &w, NULL) ||
+        weir_apply_template(w, &none, 1, ids, 64, &n, NULL) || weir_generate(w, &q, &g, NULL))
+        return 1;
+    weir_detokenize(w, ids, n, false, text, 64, &n);
+    printf("%s %.1f ", text, 0.5);
+    for (const char *piece; (piece = weir_next(g, NULL)) != NULL;)
+        printf("%s", piece);
+    weir_free(g);
+    weir_close(w);
+    return 0;
+}
+"""
+
+
+def test_a_program_that_writes_numbers_with_commas(prefix, tmp_path):
+    """Templates and schemas have points; the program keeps its commas."""
+    (tmp_path / "comma.src").write_text(COMMA)
+    (tmp_path / "commas.c").write_text(IN_COMMAS)
+    subprocess.run(["localedef", "-c", "-i", tmp_path / "comma.src", "-f", "ANSI_X3.4-1968", tmp_path / "comma"],
+                   capture_output=True, timeout=60)
+    if not (tmp_path / "comma/LC_NUMERIC").exists():
+        pytest.skip("localedef makes no locale here")
+    flags = [f"-I{prefix}/include", f"-L{prefix}/lib", "-lweir", f"-Wl,-rpath,{prefix}/lib"]
+    output("cc", tmp_path / "commas.c", *flags, "-o", tmp_path / "commas")
+    said = output(tmp_path / "commas", NANO, env={**os.environ, "LOCPATH": str(tmp_path), "LC_ALL": ""})
+    assert re.fullmatch(r"2\.5 0,5 1\.250*", said), said
+
+
+def test_nothing_else_is_exported(prefix):
+    names = functions() - {"weir_options_init", "weir_request_init"}  # inline
+    assert len(names) > 15
+    for at, flag in (("libweir.a", "-g"), ("libweir.so", "-D")):
+        lines = output("nm", flag, "--defined-only", prefix / "lib" / at).splitlines()
+        assert {line.split()[-1] for line in lines if len(line.split()) == 3} == names, at
+
+
+def test_nothing_else_is_included():
+    assert re.findall(r"#include (.*)", HEADER) == ["<stdbool.h>", "<stddef.h>", "<stdint.h>"]
+
+
+def test_other_languages_load_it(prefix):
+    library = ctypes.CDLL(str(prefix / "lib/libweir.so"))
+    library.weir_version.restype = ctypes.c_char_p
+    assert "weir " + library.weir_version().decode() == output(WEIR, "--version").strip()
+
+
+def test_the_document_tells_of_every_function():
+    text = (ROOT / "docs/EMBEDDING.md").read_text()
+    assert not [f for f in sorted(functions()) if f"`{f}`" not in text]
+    assert not sorted(set(re.findall(r"`(weir_[a-z_]+)`", text)) - set(re.findall(r"\w+", HEADER)))
