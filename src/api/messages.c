@@ -69,10 +69,9 @@ static const char *stop_reason(const struct api_choice *ch)
 
 static void put_stop(const struct api_choice *ch, struct buf *out)
 {
-    const struct messages *m = ch->call->state;
     const bool stopped = request_stop(ch->req) == STOP_TEXT;
     api_field_text(out, "stop_reason", stop_reason(ch));
-    api_field_text(out, "stop_sequence", stopped ? m->stops[request_stop_text(ch->req)] : NULL);
+    api_field_text(out, "stop_sequence", stopped ? request_stop_text(ch->req) : NULL);
 }
 
 static void start_message(struct api_choice *ch, struct buf *out)

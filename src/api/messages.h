@@ -9,8 +9,6 @@ enum block { BLOCK_NONE, BLOCK_TEXT, BLOCK_THINKING, BLOCK_TOOL };
 
 /* Behind api_call.state. */
 struct messages {
-    char *stops[REQUEST_MAX_STOPS];
-    uint32_t n_stops;
     int64_t max_tokens; /* as asked for */
     /* writing: */
     bool started; /* message_start is written */

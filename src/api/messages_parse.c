@@ -561,21 +561,13 @@ static enum err adapt_output(const json_t *body, json_t *b, struct err_info *e)
                  : adapt_format(json_object_get(config, "format"), "output_config.format", b, e);
 }
 
-static void messages_free(void *state)
-{
-    struct messages *m = state;
-    for (uint32_t i = 0; i < m->n_stops; i++)
-        free(m->stops[i]);
-    free(m);
-}
-
 enum err messages_adapt(struct api_call *c, const json_t *body, json_t **out, struct err_info *e)
 {
     struct messages *m = mem_zalloc(1, sizeof *m);
     const json_t *max_tokens = json_object_get(body, "max_tokens");
     enum err err;
     c->state = m;
-    c->free_state = messages_free;
+    c->free_state = free;
     json_t *b = *out = json_copy((json_t *)body);
     if (!b)
         return err_set(e, ERR_NOMEM, "no memory to read the body");
@@ -595,10 +587,7 @@ enum err messages_parse(struct api_call *c,
                         struct err_info *e)
 {
     struct messages *m = c->state;
-    const struct request_params *p = &job->params.request;
     job->params.max_tokens_gives = true;
-    for (uint32_t i = 0; i < p->n_stops; i++)
-        m->stops[m->n_stops++] = mem_strdup(p->stops[i].data); /* JSON's strings have no NUL */
     enum err err = api_chat.parse(c, body, job, e);
     if (!err)
         err = api_get_int(body, "max_tokens", 0, INT64_MAX, &m->max_tokens, e);

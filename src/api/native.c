@@ -124,8 +124,7 @@ static void put_end(const struct api_choice *ch, struct buf *out)
     buf_join(out, &s->settings);
     buf_str(out, ",\"prompt\":");
     api_put_text(out, prompt->data, prompt->len);
-    const char *word =
-        request_stop(ch->req) == STOP_TEXT ? s->stops[request_stop_text(ch->req)] : "";
+    const char *word = request_stop(ch->req) == STOP_TEXT ? request_stop_text(ch->req) : "";
     api_field_bool(out, "has_new_line", *has_new_line(ch));
     api_field_bool(out, "truncated", truncated(ch));
     api_field_text(out, "stop_type", api_stop_type(ch));

@@ -7,9 +7,7 @@
 /* Behind api_call.state. */
 struct native {
     struct buf settings; /* "generation_settings" as JSON */
-    char *stops[REQUEST_MAX_STOPS];
-    uint32_t n_stops;
-    char **fields; /* [n_fields] of the answer that are wanted; 0: all */
+    char **fields;       /* [n_fields] of the answer that are wanted; 0: all */
     uint32_t n_fields;
     int64_t n_predict; /* as asked for; -1: no limit */
     int64_t id_slot;

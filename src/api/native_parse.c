@@ -5,6 +5,7 @@
 #include "api/native.h"
 
 #include "base/mem.h"
+#include "engine/stop.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -25,8 +26,6 @@ static void native_free(void *state)
 {
     struct native *s = state;
     buf_deinit(&s->settings);
-    for (uint32_t i = 0; i < s->n_stops; i++)
-        free(s->stops[i]);
     for (uint32_t i = 0; i < s->n_fields; i++)
         free(s->fields[i]);
     free(s->fields);
@@ -496,10 +495,11 @@ static enum err parse_prompts(struct api_call *c,
 static void put_stops(const struct request_params *p, struct buf *out)
 {
     buf_str(out, ",\"stop\":[");
-    for (uint32_t i = 0; i < p->n_stops; i++) {
+    for (uint32_t i = 0; i < stop_texts_count(p->stops); i++) {
+        const struct gguf_str text = stop_texts_get(p->stops, i);
         if (i > 0)
             buf_char(out, ',');
-        api_put_text(out, p->stops[i].data, p->stops[i].len);
+        api_put_text(out, text.data, text.len);
     }
     buf_str(out, "],\"logit_bias\":[");
     for (uint32_t i = 0; i < p->sample.n_bias; i++) {
@@ -607,8 +607,6 @@ void native_parse_settings(struct api_call *c, const json_t *body, struct api_jo
     p->min_indent = (uint32_t)s->n_indent;
     p->max_line_ms = s->max_ms > 0 ? (uint32_t)s->max_ms : 0;
     native_put_settings(c, s, job, &s->settings);
-    for (uint32_t i = 0; i < p->n_stops; i++)
-        s->stops[s->n_stops++] = mem_strdup(p->stops[i].data); /* JSON's strings have no NUL */
 }
 
 enum err native_parse(struct api_call *c,

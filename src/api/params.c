@@ -6,6 +6,7 @@
 #include "api/params.h"
 
 #include "base/mem.h"
+#include "engine/stop.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -209,28 +210,29 @@ static enum err parse_logit_bias(const json_t *body,
     return OK;
 }
 
-/* Views of the body: the engine copies what it keeps. An empty string would stop everything. */
-static enum err add_stop(const json_t *v,
-                         const char *field,
-                         struct request_params *p,
-                         struct err_info *e)
+/* An empty string would stop everything. */
+static enum err read_stop(const json_t *v,
+                          const char *field,
+                          struct gguf_str *out,
+                          struct err_info *e)
 {
     if (!json_is_string(v))
         return api_wrong_type(field, "a string or an array of strings", v, e);
     if (json_string_length(v) == 0)
         return err_set_field(e, ERR_INVALID, field, "'%s' must not be empty", field);
-    p->stops[p->n_stops++] = (struct gguf_str){json_string_value(v), json_string_length(v)};
+    *out = (struct gguf_str){json_string_value(v), json_string_length(v)};
     return OK;
 }
 
-static enum err parse_stop(const json_t *body, struct request_params *p, struct err_info *e)
+static enum err parse_stop(const json_t *body, struct api_params *out, struct err_info *e)
 {
     const json_t *v = api_get(body, "stop");
+    struct gguf_str texts[REQUEST_MAX_STOPS];
+    enum err err = OK;
     if (!v)
         return OK;
-    if (!json_is_array(v))
-        return add_stop(v, "stop", p, e);
-    size_t n = json_array_size(v);
+    const bool many = json_is_array(v);
+    const size_t n = many ? json_array_size(v) : 1;
     if (n > REQUEST_MAX_STOPS)
         return err_set_field(e,
                              ERR_INVALID,
@@ -238,14 +240,16 @@ static enum err parse_stop(const json_t *body, struct request_params *p, struct 
                              "'stop' has %zu strings; at most %d are supported",
                              n,
                              REQUEST_MAX_STOPS);
-    for (size_t i = 0; i < n; i++) {
-        char field[32];
-        snprintf(field, sizeof field, "stop[%zu]", i);
-        enum err err = add_stop(json_array_get(v, i), field, p, e);
-        if (err)
-            return err;
+    for (size_t i = 0; !err && i < n; i++) {
+        char field[32] = "stop";
+        if (many)
+            snprintf(field, sizeof field, "stop[%zu]", i);
+        err = read_stop(many ? json_array_get(v, i) : v, field, &texts[i], e);
     }
-    return OK;
+    if (!err)
+        err = stop_texts_create(texts, (uint32_t)n, &out->stops, e);
+    out->request.stops = out->stops;
+    return err;
 }
 
 static enum err parse_stop_ids(const json_t *body,
@@ -360,8 +364,7 @@ enum err api_params_parse(const json_t *body,
         (err = parse_counts(body, max_choices, out, e)) ||
         (err = api_params_sampling(body, &out->request.sample, e)) ||
         (err = parse_seed(body, &out->request.sample.seed, e)) ||
-        (err = parse_logit_bias(body, n_vocab, out, e)) ||
-        (err = parse_stop(body, &out->request, e)) ||
+        (err = parse_logit_bias(body, n_vocab, out, e)) || (err = parse_stop(body, out, e)) ||
         (err = parse_stop_ids(body, n_vocab, out, e)) || (err = parse_stream(body, out, e)) ||
         (err = api_get_bool(body, "ignore_eos", &out->request.ignore_eos, e)) ||
         (err = api_params_cache(body, &out->request, e)) ||
@@ -374,5 +377,6 @@ void api_params_deinit(struct api_params *p)
 {
     free(p->bias);
     free(p->stop_ids);
+    stop_texts_release(p->stops);
     grammar_release(p->grammar);
 }

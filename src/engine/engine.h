@@ -96,9 +96,9 @@ struct request_params {
     uint32_t
         max_line_ms; /* a newline so long after the first token ends the output; 0: none does */
     struct request_thought thought;
-    bool progress;                            /* each part of the prompt computed is news */
-    struct gguf_str stops[REQUEST_MAX_STOPS]; /* text that ends the output, itself cut off */
-    uint32_t n_stops;
+    bool progress;            /* each part of the prompt computed is news */
+    struct stop_texts *stops; /* texts that end the output, themselves cut off (stop.h); or NULL.
+                               * The request keeps a reference */
     const token_id *stop_ids; /* [n_stop_ids] tokens that end the output, themselves cut off */
     uint32_t n_stop_ids;
     bool cache;             /* find, and leave, prefixes in KV memory */
@@ -168,8 +168,8 @@ const float *request_vector(const struct request *r, uint32_t *n);
 uint32_t request_n_vectors(const struct request *r);
 const struct err_info *request_error(const struct request *r);
 enum stop_kind request_stop(const struct request *r); /* valid when finished */
-/* The index in params.stops of the text that ended it; only for STOP_TEXT. */
-uint32_t request_stop_text(const struct request *r);
+/* The text of params.stops that ended it; only for STOP_TEXT. */
+const char *request_stop_text(const struct request *r);
 struct request_times request_times(const struct request *r);
 
 /* What else happened, in order of time. */

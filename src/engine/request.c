@@ -174,8 +174,8 @@ enum err request_create(const struct engine *eng,
         return err;
     if (n_prompt == 0)
         return err_set_field(e, ERR_INVALID, "prompt", "the prompt is empty");
-    if (p->n_stops > REQUEST_MAX_STOPS || p->n_top_logprobs > REQUEST_MAX_TOP_LOGPROBS)
-        return err_set(e, ERR_INVALID, "too many stop strings or logprobs");
+    if (p->n_top_logprobs > REQUEST_MAX_TOP_LOGPROBS)
+        return err_set(e, ERR_INVALID, "too many logprobs");
     if (p->priority < -REQUEST_MAX_PRIORITY || p->priority > REQUEST_MAX_PRIORITY)
         return err_set_field(e,
                              ERR_INVALID,
@@ -200,10 +200,8 @@ enum err request_create(const struct engine *eng,
             e, ERR_NOMEM, "no memory for a request of %u + %u tokens", n_prompt, max_new);
     }
     copy_params(r, p);
-    if ((err = stop_create(p->stops, p->n_stops, &r->stop, e))) {
-        request_destroy(r);
-        return err;
-    }
+    r->stop = stop_begin(p->stops);
+    r->params.stops = NULL; /* the matcher has them */
     memcpy(r->tokens, prompt, n_prompt * sizeof *prompt);
     if (p->grammar)
         r->grammar = guide_begin(eng->guide, p->grammar);
@@ -330,9 +328,9 @@ enum stop_kind request_stop(const struct request *r)
     return r->seen.stop;
 }
 
-uint32_t request_stop_text(const struct request *r)
+const char *request_stop_text(const struct request *r)
 {
-    return r->seen.stop_text;
+    return stop_get(r->stop, r->seen.stop_text);
 }
 
 struct request_times request_times(const struct request *r)

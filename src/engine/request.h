@@ -21,7 +21,7 @@ struct request_view {
     uint32_t n_prefilled;
     uint32_t n_progress;
     enum stop_kind stop;
-    uint32_t stop_text; /* which of params.stops */
+    uint32_t stop_text; /* which of the texts in `stop` */
     struct request_times times;
 };
 

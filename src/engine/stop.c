@@ -2,22 +2,28 @@
 
 #include "base/mem.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* One string: fail[i] is the length of the longest proper prefix of text that is a suffix of
- * text[0..i]; matched is how much of text the output ends with. */
+ * text[0..i]. */
 struct automaton {
     char *text;
     uint32_t *fail;
     uint32_t len;
-    uint32_t matched;
+};
+
+struct stop_texts {
+    _Atomic(uint32_t) n_refs;
+    uint32_t n;
+    struct automaton a[];
 };
 
 struct stop_matcher {
-    uint64_t n_bytes; /* fed so far */
-    uint32_t n;
-    struct automaton a[];
+    struct stop_texts *texts;
+    uint64_t n_bytes;   /* fed so far */
+    uint32_t matched[]; /* [texts->n] how much of each text the output ends with */
 };
 
 static void fill_fail(struct automaton *a)
@@ -32,56 +38,109 @@ static void fill_fail(struct automaton *a)
     }
 }
 
-enum err stop_create(const struct gguf_str *texts,
-                     uint32_t n,
-                     struct stop_matcher **out,
-                     struct err_info *e)
+static enum err check_texts(const struct gguf_str *texts, uint32_t n, struct err_info *e)
+{
+    size_t n_bytes = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        if (texts[i].len == 0)
+            return err_set_field(e, ERR_INVALID, "stop", "a stop string is empty");
+        if (texts[i].len > STOP_MAX_BYTES - n_bytes)
+            return err_set_field(e,
+                                 ERR_INVALID,
+                                 "stop",
+                                 "'stop' has too long strings; at most %d bytes in all are allowed",
+                                 STOP_MAX_BYTES);
+        n_bytes += texts[i].len;
+    }
+    return OK;
+}
+
+enum err stop_texts_create(const struct gguf_str *texts,
+                           uint32_t n,
+                           struct stop_texts **out,
+                           struct err_info *e)
 {
     *out = NULL;
-    if (n == 0)
-        return OK;
-    struct stop_matcher *s = mem_zalloc(1, sizeof *s + n * sizeof s->a[0]);
-    s->n = n;
+    enum err err = check_texts(texts, n, e);
+    if (err || n == 0)
+        return err;
+    struct stop_texts *t = mem_zalloc(1, sizeof *t + n * sizeof t->a[0]);
+    atomic_init(&t->n_refs, 1);
+    t->n = n;
     for (uint32_t i = 0; i < n; i++) {
-        struct automaton *a = &s->a[i];
-        size_t len = texts[i].len;
-        if (len == 0 || len > UINT32_MAX) {
-            stop_destroy(s);
-            return err_set_field(e, ERR_INVALID, "stop", "a stop string is empty or too long");
-        }
-        a->len = (uint32_t)len;
-        a->text = malloc(len);
-        a->fail = calloc(len, sizeof *a->fail);
+        struct automaton *a = &t->a[i];
+        a->len = (uint32_t)texts[i].len;
+        a->text = calloc(a->len + 1, 1);
+        a->fail = calloc(a->len, sizeof *a->fail);
         if (!a->text || !a->fail) {
-            stop_destroy(s);
-            return err_set(e, ERR_NOMEM, "no memory for a stop string of %zu bytes", len);
+            stop_texts_release(t);
+            return err_set(e, ERR_NOMEM, "no memory for a stop string of %zu bytes", texts[i].len);
         }
-        memcpy(a->text, texts[i].data, len);
+        memcpy(a->text, texts[i].data, a->len);
         fill_fail(a);
     }
-    *out = s;
+    *out = t;
     return OK;
+}
+
+struct stop_texts *stop_texts_acquire(struct stop_texts *t)
+{
+    if (t)
+        atomic_fetch_add_explicit(&t->n_refs, 1, memory_order_relaxed);
+    return t;
+}
+
+void stop_texts_release(struct stop_texts *t)
+{
+    if (!t || atomic_fetch_sub_explicit(&t->n_refs, 1, memory_order_acq_rel) != 1)
+        return;
+    for (uint32_t i = 0; i < t->n; i++) {
+        free(t->a[i].text);
+        free(t->a[i].fail);
+    }
+    free(t);
+}
+
+uint32_t stop_texts_count(const struct stop_texts *t)
+{
+    return t ? t->n : 0;
+}
+
+struct gguf_str stop_texts_get(const struct stop_texts *t, uint32_t i)
+{
+    return (struct gguf_str){t->a[i].text, t->a[i].len};
+}
+
+struct stop_matcher *stop_begin(struct stop_texts *t)
+{
+    if (!t)
+        return NULL;
+    struct stop_matcher *s = mem_zalloc(1, sizeof *s + t->n * sizeof s->matched[0]);
+    s->texts = stop_texts_acquire(t);
+    return s;
 }
 
 void stop_destroy(struct stop_matcher *s)
 {
     if (!s)
         return;
-    for (uint32_t i = 0; i < s->n; i++) {
-        free(s->a[i].text);
-        free(s->a[i].fail);
-    }
+    stop_texts_release(s->texts);
     free(s);
 }
 
-static bool advance(struct automaton *a, char c)
+const char *stop_get(const struct stop_matcher *s, uint32_t i)
 {
-    uint32_t k = a->matched;
+    return stop_texts_get(s->texts, i).data;
+}
+
+static bool advance(const struct automaton *a, uint32_t *matched, char c)
+{
+    uint32_t k = *matched;
     while (k > 0 && a->text[k] != c)
         k = a->fail[k - 1];
     if (a->text[k] == c)
         k++;
-    a->matched = k;
+    *matched = k;
     return k == a->len;
 }
 
@@ -93,9 +152,10 @@ bool stop_feed(
     for (size_t i = 0; i < n; i++) {
         uint32_t longest = 0;
         s->n_bytes++;
-        for (uint32_t j = 0; j < s->n; j++) {
-            if (advance(&s->a[j], bytes[i]) && s->a[j].len > longest) {
-                longest = s->a[j].len;
+        for (uint32_t j = 0; j < s->texts->n; j++) {
+            const struct automaton *a = &s->texts->a[j];
+            if (advance(a, &s->matched[j], bytes[i]) && a->len > longest) {
+                longest = a->len;
                 *which = j;
             }
         }
@@ -110,9 +170,9 @@ bool stop_feed(
 size_t stop_held(const struct stop_matcher *s)
 {
     size_t held = 0;
-    for (uint32_t i = 0; s && i < s->n; i++) {
-        if (s->a[i].matched > held)
-            held = s->a[i].matched;
+    for (uint32_t i = 0; s && i < s->texts->n; i++) {
+        if (s->matched[i] > held)
+            held = s->matched[i];
     }
     return held;
 }

@@ -3,7 +3,10 @@
  * Stop strings are found in output that arrives in pieces, without ever showing the beginning of
  * one. One Knuth-Morris-Pratt automaton a string, advanced byte by byte; the longest partial match
  * at the end of the output is what has to be held back. Constant time a byte, and no copy of the
- * output is kept. Source: Knuth, Morris, Pratt 1977. */
+ * output is kept. Source: Knuth, Morris, Pratt 1977.
+ *
+ *      stop_texts     the strings and their automatons, constant: one for all choices of a request
+ *      stop_matcher   how much of each one output ends with */
 #ifndef WEIR_ENGINE_STOP_H
 #define WEIR_ENGINE_STOP_H
 
@@ -14,14 +17,27 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct stop_texts;
 struct stop_matcher;
 
-/* Texts are copied; each must be non-empty. n = 0 gives NULL, which the other functions take. */
-enum err stop_create(const struct gguf_str *texts,
-                     uint32_t n,
-                     struct stop_matcher **out,
-                     struct err_info *e) WEIR_MUST_USE;
+#define STOP_MAX_BYTES 65536 /* of all texts together: 5 bytes of memory each */
+
+/* Texts are copied; each must be non-empty. n = 0 gives NULL, which the other functions take. *out
+ * has one reference; any thread. Errors: ERR_INVALID (also over STOP_MAX_BYTES), ERR_NOMEM. */
+enum err stop_texts_create(const struct gguf_str *texts,
+                           uint32_t n,
+                           struct stop_texts **out,
+                           struct err_info *e) WEIR_MUST_USE;
+struct stop_texts *stop_texts_acquire(struct stop_texts *t);
+void stop_texts_release(struct stop_texts *t);
+uint32_t stop_texts_count(const struct stop_texts *t);
+/* Of text i; ends with a NUL behind its length. */
+struct gguf_str stop_texts_get(const struct stop_texts *t, uint32_t i);
+
+/* At the beginning of an output; keeps a reference. NULL for NULL. */
+struct stop_matcher *stop_begin(struct stop_texts *t);
 void stop_destroy(struct stop_matcher *s);
+const char *stop_get(const struct stop_matcher *s, uint32_t i); /* its text i */
 
 /* Feed bytes. True when a stop string was completed: *end_bytes is then where the output ends,
  * counted from the very first byte, and *which the string's index. When one byte completes several,

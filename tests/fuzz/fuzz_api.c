@@ -4,6 +4,7 @@
  *
  * The first byte chooses the route; the vocabulary has every byte, so that any text is a prompt. */
 #include "api/call.h"
+#include "engine/stop.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -102,7 +103,7 @@ static void check_job(const struct api_call *c, const struct api_job *job)
     }
     must(s->temperature >= 0 && s->temperature <= 2 && s->top_p >= 0 && s->top_p <= 1);
     must(s->min_p >= 0 && s->min_p <= 1 && s->top_k >= 0 && s->repetition_penalty > 0);
-    must(p->n_stops <= REQUEST_MAX_STOPS && c->n_top <= REQUEST_MAX_TOP_LOGPROBS);
+    must(stop_texts_count(p->stops) <= REQUEST_MAX_STOPS && c->n_top <= REQUEST_MAX_TOP_LOGPROBS);
     for (uint32_t i = 0; i < s->n_bias; i++)
         must((uint32_t)s->bias[i].id < n_vocab && s->bias[i].bias <= 100);
     for (uint32_t i = 0; i < p->n_stop_ids; i++)

@@ -1,6 +1,7 @@
 #include "invariance/crowd.h"
 
 #include "base/clock.h"
+#include "engine/stop.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -57,9 +58,11 @@ static void draw_ends(const struct crowd *c, struct asked *a, uint32_t n_vocab)
     p->stop_ids = a->stop_ids;
     for (uint32_t i = 0; i < p->n_stop_ids; i++)
         a->stop_ids[i] = (token_id)crowd_below(n_vocab);
-    p->n_stops = crowd_below(3) == 0;
+    const uint32_t n = crowd_below(3) == 0;
     const char *stop = stops[crowd_below(4)];
-    p->stops[0] = (struct gguf_str){stop, strlen(stop)};
+    const struct gguf_str text = {stop, strlen(stop)};
+    if (stop_texts_create(&text, n, &p->stops, NULL) != OK)
+        fail_msg("no stop strings");
 }
 
 static void draw(struct crowd *c, struct asked *a, uint32_t n_vocab)
@@ -168,8 +171,10 @@ struct crowd *crowd_create(const char *model,
 
 void crowd_destroy(struct crowd *c)
 {
-    for (uint32_t i = 0; i < c->n_requests; i++)
+    for (uint32_t i = 0; i < c->n_requests; i++) {
         buf_deinit(&c->asked[i].want);
+        stop_texts_release(c->asked[i].params.stops);
+    }
     free(c);
 }
 

@@ -284,6 +284,17 @@ def test_refused_fields(server, field, value):
     check_error(server.json("POST", CHAT, chat(**{field: value}), status=400), field)
 
 
+def test_stop_strings_together_have_a_limit(server):
+    """However many choices share them: they were copied for each."""
+    for path, field in ((COMPLETIONS, "stop"), ("/completion", "stop"), ("/v1/messages", "stop_sequences")):
+        body = {"prompt": "a", "max_tokens": 1, field: ["a" * 60000, "b" * 6000]}
+        if field == "stop_sequences":
+            body = chat(max_tokens=1, **{field: body[field]})
+        answer = server.json("POST", path, body, status=400)
+        assert f"'{field}' has too long strings; at most 65536 bytes" in answer["error"]["message"]
+    server.json("POST", COMPLETIONS, completion(max_tokens=1, n=8, stop=["a" * 60000, "b" * 5536]))
+
+
 def test_bad_bodies(server):
     for body in (b"", b"{", b"[]", b"null", b'{"messages": [}', b'{"prompt": "\xff"}',
                  b'{"prompt": "\\u0000"}', b"[" * 100000,

@@ -2,6 +2,7 @@
  * blocks come back, steps allocate nothing, limits are named. */
 #include "base/mem.h"
 #include "engine/engine.h"
+#include "engine/stop.h"
 #include "scratch.h"
 
 #include <setjmp.h>
@@ -66,13 +67,14 @@ static struct request *make(struct engine *eng,
     struct err_info e;
     p.max_tokens = max_tokens;
     p.sample.temperature = 0.0f;
-    if (stop)
-        p.stops[p.n_stops++] = (struct gguf_str){stop, strlen(stop)};
+    const struct gguf_str end = {stop, stop ? strlen(stop) : 0};
+    assert_int_equal(stop_texts_create(&end, stop ? 1 : 0, &p.stops, &e), OK);
     p.ignore_eos = stop == NULL && max_tokens > 0;
     assert_int_equal(tokenizer_encode(tokenizer, &piece, 1, &ids, &e), OK);
     bool *ended = calloc(1, sizeof *ended);
     if (request_create(eng, &p, ids.ids, (uint32_t)ids.n, ended, &r, &e) != OK)
         fail_msg("%s", e.text);
+    stop_texts_release(p.stops);
     token_list_deinit(&ids);
     return r;
 }
@@ -271,10 +273,14 @@ static void test_memory_refused(void **state)
     p.sample.n_bias = 1;
     p.stop_ids = &stop_id;
     p.n_stop_ids = 1;
-    p.stops[p.n_stops++] = (struct gguf_str){"end", 3};
+    const struct gguf_str text = {"end", 3};
     while (true) {
         mem_fail_nth(nth);
-        enum err err = request_create(eng, &p, ids, 3, NULL, &r, &e);
+        r = NULL;
+        enum err err = stop_texts_create(&text, 1, &p.stops, &e);
+        if (!err)
+            err = request_create(eng, &p, ids, 3, NULL, &r, &e);
+        stop_texts_release(p.stops);
         if (!mem_fail_nth(0))
             break;
         assert_int_equal(err, ERR_NOMEM);

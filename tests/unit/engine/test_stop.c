@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -68,8 +69,10 @@ static void test_random(void **state)
             stops[i] = (struct gguf_str){words[i], len};
         }
         random_word(text, sizeof text);
-        struct stop_matcher *s;
-        assert_int_equal(stop_create(stops, n_stops, &s, NULL), OK);
+        struct stop_texts *t;
+        assert_int_equal(stop_texts_create(stops, n_stops, &t, NULL), OK);
+        struct stop_matcher *s = stop_begin(t);
+        stop_texts_release(t); /* the matcher has it */
         long want = naive_end(text, sizeof text, stops, n_stops);
         uint64_t end = 0;
         uint32_t which = UINT32_MAX;
@@ -88,6 +91,7 @@ static void test_random(void **state)
         if (found) {
             assert_true(which < n_stops);
             assert_memory_equal(text + end, stops[which].data, stops[which].len);
+            assert_memory_equal(stop_get(s, which), stops[which].data, stops[which].len);
         }
         stop_destroy(s);
     }
@@ -97,13 +101,61 @@ static void test_refuses_empty(void **state)
 {
     (void)state;
     struct gguf_str stops[] = {str("a"), str("")};
-    struct stop_matcher *s;
+    struct stop_texts *t;
     struct err_info e;
-    assert_int_equal(stop_create(stops, 2, &s, &e), ERR_INVALID);
+    assert_int_equal(stop_texts_create(stops, 2, &t, &e), ERR_INVALID);
     assert_string_equal(e.field, "stop");
-    assert_int_equal(stop_create(stops, 0, &s, &e), OK);
-    assert_null(s);
+    assert_int_equal(stop_texts_create(stops, 0, &t, &e), OK);
+    assert_null(t);
+    assert_null(stop_begin(t));
+    assert_int_equal(stop_texts_count(t), 0);
     assert_int_equal(stop_held(NULL), 0);
+}
+
+/* Together they may be as long as the limit and no longer. */
+static void test_refuses_long(void **state)
+{
+    (void)state;
+    char *text = calloc(STOP_MAX_BYTES, 1);
+    struct gguf_str stops[] = {{text, STOP_MAX_BYTES - 1}, {text, 1}, {text, 1}};
+    struct stop_texts *t;
+    struct err_info e;
+    assert_int_equal(stop_texts_create(stops, 3, &t, &e), ERR_INVALID);
+    assert_string_equal(e.field, "stop");
+    assert_null(t);
+    assert_int_equal(stop_texts_create(stops, 2, &t, &e), OK);
+    assert_int_equal(stop_texts_count(t), 2);
+    assert_int_equal(stop_texts_get(t, 0).len, STOP_MAX_BYTES - 1);
+    stop_texts_release(t);
+    free(text);
+}
+
+/* A choice more costs what it has matched, and not the texts again; and its place is its own.
+ * (Under a sanitizer the allocator counts nothing.) */
+static void test_choices_share(void **state)
+{
+    (void)state;
+    enum { N = 128 };
+    char *text = calloc(STOP_MAX_BYTES, 1);
+    const struct gguf_str stops[] = {{text, STOP_MAX_BYTES - 2}, str("ab")};
+    struct stop_texts *t;
+    struct stop_matcher *s[N];
+    uint64_t end;
+    uint32_t which;
+    assert_int_equal(stop_texts_create(stops, 2, &t, NULL), OK);
+    const size_t before = mallinfo2().uordblks;
+    for (int i = 0; i < N; i++)
+        s[i] = stop_begin(t);
+    assert_true(mallinfo2().uordblks - before < (size_t)N * 256);
+    stop_texts_release(t);
+    assert_false(stop_feed(s[0], "a", 1, &end, &which));
+    assert_false(stop_feed(s[1], "b", 1, &end, &which));
+    assert_true(stop_feed(s[0], "b", 1, &end, &which));
+    assert_int_equal(end, 0);
+    assert_string_equal(stop_get(s[0], which), "ab");
+    for (int i = 0; i < N; i++)
+        stop_destroy(s[i]);
+    free(text);
 }
 
 int main(void)
@@ -111,6 +163,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_random),
         cmocka_unit_test(test_refuses_empty),
+        cmocka_unit_test(test_refuses_long),
+        cmocka_unit_test(test_choices_share),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
