@@ -228,11 +228,8 @@ static bool out_of_patience(const struct http_server *s, const struct conn *c)
     const uint64_t now = s->now_us;
     if (!ex)
         return now - c->since_us > (c->used ? s->cfg.idle_ms : s->cfg.request_ms) * 1000ull;
-    if (ex->state == EX_READING) { /* a request that drips in is none: at least 1 KiB a second */
-        const uint64_t limit_us = s->cfg.request_ms * 1000ull;
-        return now - ex->spoke_us > limit_us ||
-               now - ex->active_us > limit_us + ex->req.body_len * 1000ull;
-    }
+    if (ex->state == EX_READING)
+        return now > ex->due_us;
     if (ex->suspended)
         return false;
     return now - ex->active_us > s->cfg.stall_ms * 1000ull;

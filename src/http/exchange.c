@@ -103,7 +103,7 @@ void *exchange_on_target(void *cls, const char *uri, struct MHD_Connection *mhd)
     ex->out.may_fail = true;
     ex->s = s;
     ex->conn = c;
-    ex->active_us = ex->spoke_us = s->now_us;
+    ex->due_us = s->now_us + s->cfg.request_ms * 1000ull;
     ex->target = target_copy(uri ? uri : "");
     ex->target_end = uri ? uri + strlen(uri) : NULL;
     c->ex = ex;
@@ -215,6 +215,16 @@ static bool hold(struct exchange *ex, size_t n_body)
     return true;
 }
 
+/* A body that drips in is none: at least 1 KiB a second has to come, and what came faster before
+ * buys no more than request_ms, since others want the memory that it holds. */
+static void give_time(struct exchange *ex, size_t n_came)
+{
+    const uint64_t most_us = ex->s->now_us + ex->s->cfg.request_ms * 1000ull;
+    ex->due_us += n_came * 1000ull;
+    if (ex->due_us > most_us)
+        ex->due_us = most_us;
+}
+
 static enum MHD_Result on_body(struct exchange *ex, const char *data, size_t *n_bytes)
 {
     size_t have = ex->req.body_len, n = *n_bytes;
@@ -227,7 +237,7 @@ static enum MHD_Result on_body(struct exchange *ex, const char *data, size_t *n_
         return MHD_NO;
     }
     ex->req.body_len = have + n;
-    ex->spoke_us = ex->s->now_us;
+    give_time(ex, n);
     *n_bytes = 0;
     if (ex->form) {
         int status;

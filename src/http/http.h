@@ -139,8 +139,8 @@ struct http_config {
     uint32_t
         keepalive_comment_ms; /* an idle event stream gets ": keep-alive" this often; 0: never */
     /* Limits of patience; 0 means the default. None of them ends an answer that is being made. */
-    uint32_t request_ms; /* from connecting to a request line; from there to the whole request, and
-                          * a second more for every KiB of body; between two parts of it; 30 s */
+    uint32_t request_ms; /* from connecting to a request line; from there to the whole request, but
+                          * every KiB of body that comes gives a second of it back; 30 s */
     uint32_t idle_ms;    /* between requests of one connection; 75 s */
     uint32_t stall_ms;   /* a reader that takes nothing at all; 10 min */
     /* PEM text of a certificate (with its chain) and its key, both or neither: TLS. Not kept. */

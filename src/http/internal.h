@@ -79,8 +79,9 @@ struct exchange {
     size_t n_held;             /* of its body, counted in the server's */
     struct buf out;            /* pulled, not yet taken by the library */
     size_t out_pos;
-    uint64_t active_us;           /* request line came; later: bytes were last handed over */
-    uint64_t spoke_us;            /* last bytes of the body; a stream's last bytes or comment */
+    uint64_t due_us;              /* READING: it is cut unless more of it has come by then */
+    uint64_t active_us;           /* bytes were last handed over */
+    uint64_t spoke_us;            /* a stream's last bytes or comment */
     struct exchange *next_job;    /* a queue of jobs, or results */
     struct exchange *prev, *next; /* event streams, the longest idle first */
 };

@@ -413,6 +413,30 @@ static void patience(void **state)
         close(all[i]);
 }
 
+/* What came fast before buys no time for what drips: a second for every KiB, and never more than
+ * the limit. */
+static void patience_with_bodies(void **state)
+{
+    (void)state;
+    static char much[90000];
+    struct http_config cfg = config();
+    cfg.request_ms = 1500;
+    start(&cfg);
+    const char head[] = "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 99000\r\n\r\n";
+    int drips = dial_and_say(head), flows = dial_and_say(head);
+    assert_int_equal(send(drips, much, sizeof much, MSG_NOSIGNAL), sizeof much);
+    for (int i = 0; i < 8; i++) {
+        usleep(500000); /* 4 s in all */
+        (void)!send(drips, "x", 1, MSG_NOSIGNAL);
+        assert_int_equal(send(flows, much, 2048, MSG_NOSIGNAL), 2048);
+    }
+    assert_true(closed_within(drips, 100));
+    assert_int_equal(send(flows, much, 99000 - 8 * 2048, MSG_NOSIGNAL), 99000 - 8 * 2048);
+    assert_non_null(strstr(hear(flows, "200 OK", 2000), "200 OK"));
+    close(drips);
+    close(flows);
+}
+
 static void comments(void **state)
 {
     (void)state;
@@ -655,6 +679,7 @@ int main(void)
         TEST(leaving_the_queue),
         TEST(slow_readers),
         TEST(patience),
+        TEST(patience_with_bodies),
         TEST(comments),
         TEST(too_many_connections),
         TEST(stopping),
