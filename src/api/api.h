@@ -72,7 +72,8 @@ struct api_part {
     size_t n_data;
 };
 
-/* The HTTP facts of a request; views valid until api_end. */
+/* The HTTP facts of a request; views valid until api_end, body and parts until api_begin returns.
+ */
 struct api_input {
     const char *method, *path, *query;
     const char *body;

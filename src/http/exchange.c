@@ -215,6 +215,20 @@ static bool hold(struct exchange *ex, size_t n_body)
     return true;
 }
 
+/* Its share goes to others. */
+static void drop_body(struct exchange *ex)
+{
+    ex->s->n_held -= ex->n_held;
+    ex->n_held = 0;
+    form_free(ex);
+    free(ex->body);
+    ex->body = NULL;
+    ex->req.body = "";
+    ex->req.body_len = 0;
+    ex->req.parts = NULL;
+    ex->req.n_parts = 0;
+}
+
 /* A body that drips in is none: at least 1 KiB a second has to come, and what came faster before
  * buys no more than request_ms, since others want the memory that it holds. */
 static void give_time(struct exchange *ex, size_t n_came)
@@ -436,6 +450,7 @@ static void gather_answer(struct exchange *ex)
 void exchange_begun(struct exchange *ex)
 {
     ex->state = EX_WAITING;
+    drop_body(ex);
     if (ex->gone)
         exchange_abandon(ex);
     else
@@ -489,14 +504,12 @@ void exchange_on_completed(void *cls,
         stream_unlink(ex);
     if (begun)
         s->n_begun--;
-    s->n_held -= ex->n_held;
     ex->conn->ex = NULL;
     ex->conn->since_us = s->now_us;
     ex->conn->used = true;
     ex->conn->clean = begun && whole;
     buf_deinit(&ex->out);
-    form_free(ex);
-    free(ex->body);
+    drop_body(ex);
     free(ex->text);
     free(ex->target);
     free(ex);

@@ -35,7 +35,8 @@ struct http_part {
     size_t n_data;
 };
 
-/* A complete request; views valid until end. Paths carry no query. */
+/* A complete request; views valid until end, those of its body until begin returns. Paths carry no
+ * query. */
 struct http_request {
     const char *method; /* "POST" */
     const char *path;   /* "/v1/completions" */

@@ -76,7 +76,7 @@ struct exchange {
     char *body;
     struct form *form;         /* a body in parts, or NULL */
     size_t body_cap, body_due; /* due: Content-Length, or 0 */
-    size_t n_held;             /* of its body, counted in the server's */
+    size_t n_held;             /* of its body, counted in the server's, until begin is over */
     struct buf out;            /* pulled, not yet taken by the library */
     size_t out_pos;
     uint64_t due_us;              /* READING: it is cut unless more of it has come by then */

@@ -552,6 +552,17 @@ def test_large_bodies_leave_room_for_small_ones():
     server.stop()
 
 
+def test_a_body_that_was_read_holds_nothing(serve):
+    """Its answer may take as long as it likes, in the making or in the reading."""
+    server = serve(body=1 << 20, held=1 << 20)
+    waiting = server.dial(b"GET /hang HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n" + b"x" * 1_000_000)
+    assert server.wait_open(1)
+    head = b"POST /echo HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 1000000\r\n\r\n"
+    with server.dial(head + b"y" * 1_000_000) as s:
+        assert b" 200 " in read_all(s)
+    waiting.close()
+
+
 def test_random_bytes(serve):
     seed = int(os.environ.get("WEIR_SEED", time.time_ns() % 1_000_000))
     print("seed", seed)
