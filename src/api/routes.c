@@ -159,6 +159,15 @@ bool api_takes_form(const struct api *a, const char *method, const char *path)
     return r && r->form && a->service.handle;
 }
 
+int api_refuses_body(struct api *a, const struct api_input *head, struct err_info *e)
+{
+    const char *path = api_path_below(a->cfg.prefix, head->path);
+    const struct route *first, *r = find_route(path, head->method, &first);
+    struct api_call c = {.api = a};
+    const enum err err = api_identify(&c, head, r && r->need == NEEDS_ADMIN, e);
+    return err ? api_shape_status(api_shape_of(path), err) : 0;
+}
+
 /* Of a path that is none, its family's. */
 enum api_shape api_shape_of(const char *path)
 {

@@ -59,6 +59,24 @@ struct served_call {
     struct http_header headers[5 + API_MAX_HEADERS];
 };
 
+/* All but the parts of a form, and the name. */
+static struct api_input input_of(const struct http_request *r)
+{
+    return (struct api_input){.method = r->method,
+                              .path = r->path,
+                              .query = r->query,
+                              .body = r->body,
+                              .body_len = r->body_len,
+                              .authorization = r->authorization,
+                              .api_key = r->api_key,
+                              .request_id = r->request_id,
+                              .traceparent = r->traceparent,
+                              .origin = r->origin,
+                              .cors_method = r->cors_method,
+                              .cors_headers = r->cors_headers,
+                              .client = r->client};
+}
+
 static void *app_begin(void *ctx, const struct http_request *r, void *name)
 {
     struct server *s = ctx;
@@ -70,22 +88,10 @@ static void *app_begin(void *ctx, const struct http_request *r, void *name)
                               .n_filename = r->parts[i].filename ? strlen(r->parts[i].filename) : 0,
                               .data = r->parts[i].data,
                               .n_data = r->parts[i].n_data};
-    struct api_input in = {.method = r->method,
-                           .parts = parts,
-                           .n_parts = r->n_parts,
-                           .path = r->path,
-                           .query = r->query,
-                           .body = r->body,
-                           .body_len = r->body_len,
-                           .authorization = r->authorization,
-                           .api_key = r->api_key,
-                           .request_id = r->request_id,
-                           .traceparent = r->traceparent,
-                           .origin = r->origin,
-                           .cors_method = r->cors_method,
-                           .cors_headers = r->cors_headers,
-                           .client = r->client,
-                           .name = name};
+    struct api_input in = input_of(r);
+    in.parts = parts;
+    in.n_parts = r->n_parts;
+    in.name = name;
     struct served_call *c = mem_zalloc(1, sizeof *c);
     c->call = api_begin(s->api, &in);
     free(parts);
@@ -185,6 +191,13 @@ static bool app_takes_form(void *ctx, const char *method, const char *path)
 {
     const struct server *s = ctx;
     return api_takes_form(s->api, method, path);
+}
+
+static int app_refuses_body(void *ctx, const struct http_request *head, struct err_info *e)
+{
+    const struct server *s = ctx;
+    const struct api_input in = input_of(head);
+    return api_refuses_body(s->api, &in, e);
 }
 
 static void worker_slow(void *ctx, bool slow)
@@ -474,6 +487,7 @@ static enum err open_server(struct server *s, struct err_info *e)
                                .end = app_end,
                                .next = app_next,
                                .takes_form = app_takes_form,
+                               .refuses_body = app_refuses_body,
                                .error_body = app_error_body,
                                .refused = app_refused};
     const char *path = cli_model_path(s->opt.model, e);

@@ -203,7 +203,8 @@ static bool grow_body(struct exchange *ex, size_t need)
     return true;
 }
 
-/* Bodies come before anybody knows whose they are, so what they take together is bounded. */
+/* Small bodies come before anybody knows whose they are, and large ones from all at once, so what
+ * they take together is bounded. */
 static bool hold(struct exchange *ex, size_t n_body)
 {
     struct http_server *s = ex->s;
@@ -239,15 +240,28 @@ static void give_time(struct exchange *ex, size_t n_came)
         ex->due_us = most_us;
 }
 
+static int refusal_of_body(struct exchange *ex, size_t n_body, struct err_info *e)
+{
+    const struct http_app *app = ex->s->app;
+    const bool first = ex->n_held == 0 && n_body > SMALL_BODY_BYTES;
+    if (n_body > largest_body(&ex->s->cfg, ex->form != NULL)) {
+        err_set(e, ERR_TOO_LARGE, "the body is too large");
+        return 413;
+    }
+    const int status = first && app->refuses_body ? app->refuses_body(app->ctx, &ex->req, e) : 0;
+    if (status || hold(ex, n_body))
+        return status;
+    err_set(e, ERR_NOMEM, "too many large bodies are under way");
+    return 503;
+}
+
 static enum MHD_Result on_body(struct exchange *ex, const char *data, size_t *n_bytes)
 {
     size_t have = ex->req.body_len, n = *n_bytes;
-    if (n > largest_body(&ex->s->cfg, ex->form != NULL) - have) {
-        send_error_raw(ex, 413, "the body is too large");
-        return MHD_NO;
-    }
-    if (!hold(ex, have + n)) {
-        send_error_raw(ex, 503, "too many large bodies are under way");
+    struct err_info e;
+    const int status = refusal_of_body(ex, have + n, &e);
+    if (status) {
+        send_error_raw(ex, status, e.text);
         return MHD_NO;
     }
     ex->req.body_len = have + n;

@@ -213,6 +213,20 @@ int header_refusal(struct exchange *ex,
     return 0;
 }
 
+/* Of an answer with that status, beside those that all have; NULL: none. */
+static const struct http_header *header_of(int status)
+{
+    static const struct {
+        int status;
+        struct http_header header;
+    } rows[] = {{401, {"WWW-Authenticate", "Bearer"}}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        if (rows[i].status == status)
+            return &rows[i].header;
+    }
+    return NULL;
+}
+
 /* Returns the name of a header that has the id too, or NULL. */
 static const char *put_error(
     struct exchange *ex, int status, const char *why, char id[HTTP_ID_BYTES], struct buf *out)
@@ -239,6 +253,9 @@ struct MHD_Response *response_of_error(struct exchange *ex, int status, const ch
     (void)MHD_add_response_header(r, "X-Request-Id", id);
     if (also)
         (void)MHD_add_response_header(r, also, id);
+    const struct http_header *h = header_of(status);
+    if (h)
+        (void)MHD_add_response_header(r, h->name, h->value);
     (void)MHD_add_response_header(r, "Connection", "close");
     return r;
 }
@@ -257,6 +274,9 @@ void send_error_raw(struct exchange *ex, int status, const char *why)
                id);
     if (also)
         buf_printf(&msg, "%s: %s\r\n", also, id);
+    const struct http_header *h = header_of(status);
+    if (h)
+        buf_printf(&msg, "%s: %s\r\n", h->name, h->value);
     buf_printf(&msg, "Connection: close\r\nContent-Length: %zu\r\n\r\n", body.len);
     buf_add(&msg, body.data, body.len);
     conn_send_raw(ex->conn, msg.data, msg.len);

@@ -109,6 +109,9 @@ struct http_app {
     /* Loop thread, once the head is there: is a multipart/form-data body of this method and path
      * taken apart (http_request.parts)? Else it is a body like any other. NULL: none is. */
     bool (*takes_form)(void *ctx, const char *method, const char *path);
+    /* Loop thread, once there is more of a body than its first 64 KiB: 0, or the status that the
+     * rest is refused with, and why. `head`: the request, without a body. NULL: none is. */
+    int (*refuses_body)(void *ctx, const struct http_request *head, struct err_info *e);
     /* Loop thread: an answer to a request that never became a call (bad HTTP, too large, too many
      * connections): the JSON body for this status. `target` is the request's, path and query; `id`
      * the answer's X-Request-Id: the request's own, or "", which is made another. Returns the name

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+import socket
 import threading
 
 import pytest
@@ -36,6 +37,43 @@ def ask(server, key, status=200, **more):
 def n_tokens(server, key, text):
     return server.json("POST", COMPLETIONS, {**ASK, "prompt": text, "max_tokens": 1},
                        headers=bearer(key))["usage"]["prompt_tokens"]
+
+
+def test_strangers_send_no_large_bodies(start_server, keys_file):
+    """Not more than their first 64 KiB: bodies come before a worker asks whose they are, and share 1 GiB."""
+    write_keys(keys_file, {"name": "alice", "key": "alices-key"})
+    admin = keys_file.with_name("admin")
+    admin.write_text("root-key\n")
+    admin.chmod(0o600)
+    server = start_server("--api-keys", keys_file, "--admin-key-file", admin)
+
+    def n_refused():
+        text = server.request("GET", "/metrics", headers=bearer("root-key"))[2].decode()
+        return int(re.search(r'weir_http_requests_total{status="401"} (\d+)|$', text).group(1) or 0)
+
+    def begin(path, key, n_bytes):
+        s = socket.create_connection(("127.0.0.1", int(server.url.rsplit(":", 1)[1])), timeout=10)
+        s.sendall(f"POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n"
+                  f"Content-Length: 1000000\r\n\r\n".encode() + b" " * n_bytes)
+        return s
+
+    refused = n_refused()
+    for path in (COMPLETIONS, "/health", "/nothing", "/v1/files"):
+        with begin(path, "carols-key", 70_000) as s:
+            head, body = s.recv(65536).split(b"\r\n\r\n", 1)
+        assert b" 401 " in head and b"WWW-Authenticate: Bearer" in head
+        assert json.loads(body)["error"]["code"] == "invalid_api_key"
+    with begin("/props", "alices-key", 70_000) as s:
+        assert b" 403 " in s.recv(65536)
+    assert n_refused() == refused + 4
+    with begin(COMPLETIONS, "carols-key", 60_000) as small, begin(COMPLETIONS, "alices-key", 900_000) as known:
+        for s in (small, known):
+            with pytest.raises(TimeoutError):
+                s.settimeout(0.3)
+                s.recv(1)
+        known.settimeout(10)
+        known.sendall(b" " * 100_000)
+        assert b" 400 " in known.recv(65536)
 
 
 def test_who_is_let_in(start_server, keys_file):
