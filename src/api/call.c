@@ -130,11 +130,23 @@ static void fill_answer(struct api_call *c, struct api_answer *answer)
     c->counted = true;
 }
 
+/* Not copied, unless something was there: it may be hundreds of megabytes. */
+static void give_body(struct api_call *c, struct buf *out)
+{
+    if (out->len > 0) {
+        buf_join(out, &c->body);
+        return;
+    }
+    buf_deinit(out);
+    *out = c->body;
+    c->body = (struct buf){.may_fail = true};
+}
+
 /* An answer that was complete from the start, or an error. */
 static enum api_pull pull_body(struct api_call *c, struct api_answer *answer, struct buf *out)
 {
     api_settle(c); /* before the client knows */
-    buf_join(out, &c->body);
+    give_body(c, out);
     if (out->failed)
         return API_DONE;
     fill_answer(c, answer);
@@ -170,15 +182,10 @@ static enum api_pull pull_whole(struct api_call *c, struct api_answer *answer, s
         return API_WAIT;
     if (!c->written && takes_long(c))
         return API_WORK;
-    if (!c->written) {
+    if (c->written)
+        give_body(c, out);
+    else
         c->dialect->whole(c, out);
-    } else if (out->len > 0) {
-        buf_join(out, &c->body);
-    } else { /* not copied: it may be hundreds of megabytes */
-        buf_deinit(out);
-        *out = c->body;
-        c->body = (struct buf){.may_fail = true};
-    }
     if (!out->failed)
         fill_answer(c, answer);
     return API_DONE;
@@ -317,6 +324,38 @@ static void choice_deinit(struct api_choice *ch)
     buf_deinit(&ch->tokens);
 }
 
+void api_choices_destroy(struct api_call *c)
+{
+    for (uint32_t i = 0; i < c->n_choices; i++)
+        choice_deinit(&c->choices[i]);
+    free(c->choices);
+    c->choices = NULL;
+    c->n_choices = 0;
+    for (uint32_t i = 0; c->echoes && i < c->n_prompts; i++)
+        buf_deinit(&c->echoes[i]);
+    free(c->echoes);
+    c->echoes = NULL;
+    c->n_prompts = 0;
+}
+
+/* What the answer was made of; its head stays. No request runs. */
+static void drop_makings(struct api_call *c)
+{
+    api_settle(c);
+    api_record_requests(c);
+    api_choices_destroy(c);
+    if (c->free_state)
+        c->free_state(c->state);
+    c->free_state = NULL;
+    chat_tools_deinit(&c->tools);
+    buf_deinit(&c->body);
+    buf_deinit(&c->prefix);
+    buf_deinit(&c->text);
+    buf_deinit(&c->settings);
+    api_vectors_destroy(c->api, c->vectors);
+    c->vectors = NULL;
+}
+
 /* There was no memory for what was to come: unless its head is out an error comes instead, of a
  * stream as its last event. n_out: bytes of before. */
 static enum api_pull pull_starved(struct api_call *c,
@@ -342,6 +381,7 @@ static enum api_pull pull_starved(struct api_call *c,
     return out->failed ? API_CUT : pulled;
 }
 
+/* What waits for its reader afterwards is the bytes alone. */
 enum api_pull api_pull(struct api_call *c, struct api_answer *answer, struct buf *out)
 {
     size_t before = out->len;
@@ -350,36 +390,16 @@ enum api_pull api_pull(struct api_call *c, struct api_answer *answer, struct buf
         pulled = pull_starved(c, answer, out, before);
     c->bytes_out += out->len - before;
     c->whole |= pulled == API_DONE;
+    if (pulled == API_DONE && c->n_running == 0)
+        drop_makings(c);
     return pulled;
-}
-
-void api_choices_destroy(struct api_call *c)
-{
-    for (uint32_t i = 0; i < c->n_choices; i++)
-        choice_deinit(&c->choices[i]);
-    free(c->choices);
-    c->choices = NULL;
-    c->n_choices = 0;
-    for (uint32_t i = 0; c->echoes && i < c->n_prompts; i++)
-        buf_deinit(&c->echoes[i]);
-    free(c->echoes);
-    c->echoes = NULL;
-    c->n_prompts = 0;
 }
 
 static void call_destroy(struct api_call *c)
 {
-    api_settle(c);
+    drop_makings(c);
     api_record_end(c);
-    api_choices_destroy(c);
-    if (c->free_state)
-        c->free_state(c->state);
-    chat_tools_deinit(&c->tools);
-    buf_deinit(&c->body);
-    buf_deinit(&c->prefix);
-    buf_deinit(&c->text);
-    buf_deinit(&c->settings);
-    api_vectors_destroy(c->api, c->vectors);
+    buf_deinit(&c->computed.timeline);
     if (c->file_fd >= 0)
         close(c->file_fd);
     free(c);

@@ -86,6 +86,16 @@ struct api_choice {
 
 struct api_dialect;
 
+/* What the log has of a call's requests, of all together, once they are gone: the first times and
+ * the worst end. */
+struct api_computed {
+    uint32_t n_choices;
+    enum finish finish;
+    uint64_t n_prompt, n_cached, n_completion;
+    uint64_t admit_us, first_us;
+    struct buf timeline; /* with a slow log */
+};
+
 struct api_call {
     struct api *api;
     void *name; /* api_input's */
@@ -140,6 +150,7 @@ struct api_call {
     int64_t begin_unix_ms;
     uint64_t begin_us, end_us;
     uint64_t bytes_in, bytes_out;
+    struct api_computed computed;
     bool timeline; /* asked for in the answer */
     bool written;  /* api_work has: the answer is `body` */
     bool whole;    /* the answer was given to its end */
@@ -238,6 +249,7 @@ bool api_cors_preflight(struct api_call *c, const struct api_input *in);
 
 /* What remains of a call (record.c). */
 void api_record_begin(struct api_call *c, const struct api_input *in);
+void api_record_requests(struct api_call *c); /* before they go */
 void api_record_end(const struct api_call *c);
 void api_count_answer(struct api *a, int status);
 /* ,"timeline":{...} of all choices, or of one; with the comma, and nothing if it was not asked for.

@@ -168,38 +168,46 @@ static uint64_t sooner(uint64_t a, uint64_t b)
     return b != 0 && (a == 0 || b < a) ? b : a;
 }
 
-/* What was computed: of all choices together, the worst end and the first times. */
-static void put_requests(const struct api_call *c, struct buf *out)
+void api_record_requests(struct api_call *c)
 {
-    uint64_t prompt = 0, cached = 0, completion = 0, admit_us = 0, first_us = 0;
-    enum finish finish = FINISH_NONE;
+    const struct api_config *cfg = &c->api->cfg;
+    struct api_computed *sum = &c->computed;
     for (uint32_t i = 0; i < c->n_choices; i++) {
         const struct request *r = c->choices[i].req;
         struct request_times t = request_times(r);
         uint32_t n;
         request_prompt(r, &n);
-        prompt += i % c->n_per_prompt == 0 ? n : 0;
-        cached += i % c->n_per_prompt == 0 ? request_n_cached(r) : 0;
-        completion += request_n_completion(r);
-        admit_us = sooner(admit_us, t.admit_us);
-        first_us = sooner(first_us, t.first_us);
-        finish = request_finish(r) > finish ? request_finish(r) : finish;
+        sum->n_prompt += i % c->n_per_prompt == 0 ? n : 0;
+        sum->n_cached += i % c->n_per_prompt == 0 ? request_n_cached(r) : 0;
+        sum->n_completion += request_n_completion(r);
+        sum->admit_us = sooner(sum->admit_us, t.admit_us);
+        sum->first_us = sooner(sum->first_us, t.first_us);
+        sum->finish = request_finish(r) > sum->finish ? request_finish(r) : sum->finish;
     }
-    put_text(out, "finish", finish_word(finish));
-    api_field_int(out, "choices", c->n_choices);
-    api_field_int(out, "prompt_tokens", prompt);
-    api_field_int(out, "cached_tokens", cached);
-    api_field_int(out, "completion_tokens", completion);
-    if (admit_us)
-        put_ms(c, "admitted_ms", admit_us, out);
-    if (first_us)
-        put_ms(c, "first_token_ms", first_us, out);
+    sum->n_choices += c->n_choices;
+    if (c->n_choices > 0 && cfg->log_slow && !c->internal)
+        put_timeline(c, &sum->timeline);
 }
 
+static void put_requests(const struct api_call *c, struct buf *out)
+{
+    const struct api_computed *sum = &c->computed;
+    put_text(out, "finish", finish_word(sum->finish));
+    api_field_int(out, "choices", sum->n_choices);
+    api_field_int(out, "prompt_tokens", sum->n_prompt);
+    api_field_int(out, "cached_tokens", sum->n_cached);
+    api_field_int(out, "completion_tokens", sum->n_completion);
+    if (sum->admit_us)
+        put_ms(c, "admitted_ms", sum->admit_us, out);
+    if (sum->first_us)
+        put_ms(c, "first_token_ms", sum->first_us, out);
+}
+
+/* One that waited long for its reader is slow too. */
 static bool is_slow(const struct api_call *c)
 {
     const struct api_config *cfg = &c->api->cfg;
-    return cfg->log_slow && c->n_choices > 0 &&
+    return cfg->log_slow && c->computed.n_choices > 0 &&
            c->end_us - c->begin_us >= (uint64_t)cfg->slow_ms * 1000;
 }
 
@@ -226,12 +234,12 @@ void api_record_end(const struct api_call *c)
     api_field_bool(&b, "complete", c->whole);
     api_field_int(&b, "bytes_in", c->bytes_in);
     api_field_int(&b, "bytes_out", strcmp(c->method, "HEAD") == 0 ? 0 : c->bytes_out);
-    if (c->n_choices > 0)
+    if (c->computed.n_choices > 0)
         put_requests(c, &b);
     put_ms(c, "total_ms", c->end_us, &b);
     if (slow) {
         buf_str(&b, ",\"timeline\":");
-        put_timeline(c, &b);
+        buf_add(&b, c->computed.timeline.data, c->computed.timeline.len);
     }
     buf_char(&b, '}');
     cfg->write_line(cfg->line_ctx, b.data, b.len);

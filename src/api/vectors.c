@@ -83,7 +83,7 @@ static enum err create_choice(struct api_call *c,
     return err;
 }
 
-/* A vector of each token is as large as the text is long, and stays until the client has it. */
+/* A vector of each token is as large as the text is long, and stays until the answer is written. */
 static enum err hold_each(struct api_call *c,
                           const struct api_dialect *d,
                           const struct api_job *job,

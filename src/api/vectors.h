@@ -30,7 +30,7 @@ struct api_vectors {
     bool plain;        /* an array of {index, score}, as Text Embeddings Inference has it */
     struct buf *texts; /* [n_texts] the documents, where they are to be returned */
     uint32_t n_texts;
-    uint64_t n_held; /* of api.n_vector_values, until the call ends */
+    uint64_t n_held; /* of api.n_vector_values, until the answer is written */
 };
 
 void api_vectors_destroy(struct api *a, struct api_vectors *v); /* NULL is allowed */

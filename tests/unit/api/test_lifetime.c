@@ -198,6 +198,40 @@ static void test_vectors_of_tokens(void **state)
     server_stop(&s);
 }
 
+/* Once an answer is given to its end, its reader may take its time: nothing that it was made of is
+ * kept, nor a second copy of it. */
+static void test_answers_wait_alone(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *path, *body;
+    } asked[] = {
+        {COMPLETIONS, "{\"prompt\":\"Once\",\"max_tokens\":2,\"n\":3}"},
+        {COMPLETIONS, "{\"prompt\":\"Once\",\"max_tokens\":2,\"n\":3,\"stream\":true}"},
+        {"/tokenize", "{\"content\":\"Once there was a\",\"with_pieces\":true}"},
+    };
+    for (size_t i = 0; i < sizeof asked / sizeof asked[0]; i++) {
+        struct api_answer a;
+        struct buf out = {0};
+        struct api_call *c = server_begin(&server, "POST", asked[i].path, asked[i].body);
+        enum api_pull pulled;
+        while ((pulled = api_pull(c, &a, &out)) != API_DONE) {
+            if (pulled == API_WAIT)
+                server_wait(&server);
+            while (api_next(server.api)) {
+            }
+        }
+        assert_int_equal(a.status, 200);
+        assert_null(c->choices);
+        assert_null(c->echoes);
+        assert_null(c->body.data);
+        assert_null(c->prefix.data);
+        api_end(c);
+        buf_deinit(&out);
+    }
+    settle();
+}
+
 static int status_with(struct api *a, const char *path, const char *authorization, bool *www)
 {
     struct api_input in = {
@@ -279,6 +313,7 @@ int main(void)
         cmocka_unit_test(test_loading),
         cmocka_unit_test(test_device_dies),
         cmocka_unit_test(test_vectors_of_tokens),
+        cmocka_unit_test(test_answers_wait_alone),
         cmocka_unit_test(test_key),
         cmocka_unit_test(test_drain_and_stop),
     };
