@@ -216,20 +216,26 @@ static void http_metrics(void *ctx, struct buf *out)
 {
     struct server *s = ctx;
     struct http_stats st = http_server_stats(s->http);
-    buf_printf(out,
-               "# HELP weir_http_connections Connections open now.\n"
-               "# TYPE weir_http_connections gauge\n"
-               "weir_http_connections %u\n"
-               "# HELP weir_http_connections_total Connections accepted.\n"
-               "# TYPE weir_http_connections_total counter\n"
-               "weir_http_connections_total %llu\n"
-               "# HELP weir_http_clients_gone_total Clients that left before their answer was "
-               "complete.\n"
-               "# TYPE weir_http_clients_gone_total counter\n"
-               "weir_http_clients_gone_total %llu\n",
-               st.connections,
-               (unsigned long long)st.accepted,
-               (unsigned long long)st.clients_gone);
+    buf_printf(
+        out,
+        "# HELP weir_http_connections Connections open now.\n"
+        "# TYPE weir_http_connections gauge\n"
+        "weir_http_connections %u\n"
+        "# HELP weir_http_connections_total Connections accepted.\n"
+        "# TYPE weir_http_connections_total counter\n"
+        "weir_http_connections_total %llu\n"
+        "# HELP weir_http_clients_gone_total Clients that left before their answer was "
+        "complete.\n"
+        "# TYPE weir_http_clients_gone_total counter\n"
+        "weir_http_clients_gone_total %llu\n"
+        "# HELP weir_http_answers_dropped_total Finished answers given up unread, as too many "
+        "waited for their readers.\n"
+        "# TYPE weir_http_answers_dropped_total counter\n"
+        "weir_http_answers_dropped_total %llu\n",
+        st.connections,
+        (unsigned long long)st.accepted,
+        (unsigned long long)st.clients_gone,
+        (unsigned long long)st.answers_dropped);
 }
 
 /* --- loading and shutting down -------------------------------------------------------------- */

@@ -21,39 +21,38 @@ static void end_call(struct exchange *ex, bool whole)
     ex->call = NULL;
 }
 
-/* ---- event streams in the order of their silence ----------------------------------------- */
+/* ---- event streams, and finished answers, in the order of their silence ------------------- */
 
-static void stream_unlink(struct exchange *ex)
+static struct exchange_list *list_of(struct exchange *ex)
 {
-    struct http_server *s = ex->s;
-    if (ex->prev)
-        ex->prev->next = ex->next;
-    else
-        s->stream_head = ex->next;
-    if (ex->next)
-        ex->next->prev = ex->prev;
-    else
-        s->stream_tail = ex->prev;
+    return ex->state == EX_SENDING ? &ex->s->readers : &ex->s->streams;
 }
 
-static void stream_append(struct exchange *ex)
+static void list_remove(struct exchange *ex)
 {
-    struct http_server *s = ex->s;
-    ex->prev = s->stream_tail;
+    struct exchange_list *l = list_of(ex);
+    *(ex->prev ? &ex->prev->next : &l->head) = ex->next;
+    *(ex->next ? &ex->next->prev : &l->tail) = ex->prev;
+    ex->listed = false;
+}
+
+static void list_append(struct exchange *ex)
+{
+    struct exchange_list *l = list_of(ex);
+    ex->prev = l->tail;
     ex->next = NULL;
-    if (ex->prev)
-        ex->prev->next = ex;
-    else
-        s->stream_head = ex;
-    s->stream_tail = ex;
+    *(ex->prev ? &ex->prev->next : &l->head) = ex;
+    l->tail = ex;
+    ex->listed = true;
 }
 
-static void stream_spoke(struct exchange *ex)
+/* Bytes of it were taken, or a comment is. */
+static void spoke(struct exchange *ex)
 {
     ex->spoke_us = ex->s->now_us;
-    if (ex->comments && ex->s->stream_tail != ex) {
-        stream_unlink(ex);
-        stream_append(ex);
+    if (ex->listed && list_of(ex)->tail != ex) {
+        list_remove(ex);
+        list_append(ex);
     }
 }
 
@@ -76,6 +75,17 @@ static void resume(struct exchange *ex)
     }
 }
 
+/* What was pulled and not sent. */
+static void drop_answer(struct exchange *ex)
+{
+    if (ex->listed)
+        list_remove(ex);
+    ex->s->n_unread -= ex->n_unread;
+    ex->n_unread = 0;
+    buf_deinit(&ex->out);
+    ex->out_pos = 0;
+}
+
 /* The call ends now; the connection as soon as the library asks: on_complete and read_stream refuse
  * to go on. One that is not suspended may be waiting for its socket, so that is shut down. */
 void exchange_abandon(struct exchange *ex)
@@ -85,6 +95,7 @@ void exchange_abandon(struct exchange *ex)
     if (ex->state == EX_QUEUED)
         return; /* a worker has it: exchange_begun comes back here */
     end_call(ex, false);
+    drop_answer(ex);
     if (ex->suspended)
         resume(ex);
     else
@@ -365,7 +376,7 @@ static ssize_t read_stream(void *cls, uint64_t pos, char *dst, size_t max)
     memcpy(dst, ex->out.data + ex->out_pos, n);
     ex->out_pos += n;
     ex->active_us = s->now_us;
-    stream_spoke(ex);
+    spoke(ex);
     return (ssize_t)n;
 }
 
@@ -413,6 +424,23 @@ static struct MHD_Response *response_of_stream(struct exchange *ex)
     return r;
 }
 
+/* Finished answers that wait for their readers are bounded together, as bodies are. Over that,
+ * whose reader took something least recently gives way: he may be there no more, and the newest has
+ * had no time to read yet. */
+static void hold_answer(struct exchange *ex)
+{
+    struct http_server *s = ex->s;
+    if (ex->out.len == 0)
+        return; /* the library has it */
+    ex->n_unread = ex->out.cap;
+    s->n_unread += ex->n_unread;
+    list_append(ex);
+    while (s->n_unread > s->cfg.max_held_bytes && s->readers.head != ex) {
+        atomic_fetch_add_explicit(&s->stat_dropped, 1, memory_order_relaxed);
+        exchange_abandon(s->readers.head);
+    }
+}
+
 static void start_answer(struct exchange *ex)
 {
     struct MHD_Response *r;
@@ -420,14 +448,14 @@ static void start_answer(struct exchange *ex)
         ex->state = EX_STREAMING;
         r = response_of_stream(ex);
         const char *type = ex->answer.content_type;
-        ex->comments = ex->s->cfg.keepalive_comment_ms > 0 && type &&
-                       !strncmp(type, "text/event-stream", strlen("text/event-stream"));
         ex->spoke_us = ex->s->now_us;
-        if (ex->comments)
-            stream_append(ex);
+        if (ex->s->cfg.keepalive_comment_ms > 0 && type &&
+            !strncmp(type, "text/event-stream", strlen("text/event-stream")))
+            list_append(ex);
     } else {
         ex->state = EX_SENDING;
         r = response_of_whole(ex);
+        hold_answer(ex);
     }
     if (!r || !queue_answer(ex, r)) {
         log_error("http: an answer with status %d could not be sent", ex->answer.status);
@@ -487,14 +515,14 @@ void exchange_send_comments(struct http_server *s)
 {
     const uint64_t limit_us = s->cfg.keepalive_comment_ms * 1000ull;
     struct exchange *ex;
-    while ((ex = s->stream_head) && s->now_us - ex->spoke_us >= limit_us) {
+    while ((ex = s->streams.head) && s->now_us - ex->spoke_us >= limit_us) {
         if (ex->suspended && !ex->gone) {
             buf_clear(&ex->out);
             ex->out_pos = 0;
             buf_str(&ex->out, ": keep-alive\n\n");
             resume(ex);
         }
-        stream_spoke(ex);
+        spoke(ex);
     }
 }
 
@@ -514,15 +542,13 @@ void exchange_on_completed(void *cls,
     if (begun && !whole && (ex->conn->peer_left || (!ex->conn->cut && !ex->gone)))
         atomic_fetch_add_explicit(&s->stat_gone, 1, memory_order_relaxed);
     end_call(ex, whole);
-    if (ex->comments)
-        stream_unlink(ex);
+    drop_answer(ex);
     if (begun)
         s->n_begun--;
     ex->conn->ex = NULL;
     ex->conn->since_us = s->now_us;
     ex->conn->used = true;
     ex->conn->clean = begun && whole;
-    buf_deinit(&ex->out);
     drop_body(ex);
     free(ex->text);
     free(ex->target);

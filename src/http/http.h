@@ -9,8 +9,10 @@
  *      socket -> loop: headers, body -> worker: app.begin -> loop: app.pull ... -> app.end
  *                                        app.news_fd, app.next: "this call has more to pull"
  *
- * Slow readers cost nothing: what was pulled waits in the connection, and no more is pulled until
- * it is sent. A client that leaves is noticed at once, also while nothing is sent to it.
+ * Slow readers cost little: of a stream no more is pulled until what was is sent. An answer in one
+ * piece waits whole in the connection; what these take together is bounded, and over it the one
+ * whose reader took something least recently is given up. A client that leaves is noticed at once,
+ * also while nothing is sent to it.
  *
  * Leaving means closing, resetting or shutting down the sending side: a FIN looks the same whether
  * its sender still reads or is gone, so a half-closed client loses its unfinished answer. An answer
@@ -136,7 +138,8 @@ struct http_config {
     uint32_t max_connections; /* a few more get 503, further ones are closed on accept */
     size_t max_body_bytes;    /* over it: 413 */
     size_t max_form_bytes;    /* of a form that is taken apart, where that is more; 0: it is not */
-    size_t max_held_bytes;    /* of all bodies, each beyond its first 64 KiB: 503; 0: 1 GiB, or four
+    size_t max_held_bytes;    /* of all bodies, each beyond its first 64 KiB: 503; as much again of
+                               * all finished answers, each of more than 64 KiB; 0: 1 GiB, or four
                                * largest bodies if that is more */
     size_t max_header_bytes;  /* over it: 431; a connection takes up to twice that and 16 KiB */
     uint32_t n_workers;       /* threads that run begin and work */
@@ -155,6 +158,7 @@ struct http_stats {
     uint32_t connections;        /* open now */
     uint64_t accepted, requests; /* ever */
     uint64_t clients_gone;       /* left before their answer was complete */
+    uint64_t answers_dropped;    /* not read, and too much of that kind */
 };
 
 struct http_server;

@@ -62,10 +62,10 @@ struct exchange {
     enum ex_state state;
     bool have_headers;
     bool suspended;
-    bool gone; /* abandoned: ends as soon as it can */
-    bool done; /* pull said HTTP_DONE */
-    bool news; /* pull before suspending */
-    bool comments;
+    bool gone;   /* abandoned: ends as soon as it can */
+    bool done;   /* pull said HTTP_DONE */
+    bool news;   /* pull before suspending */
+    bool listed; /* an event stream that gets comments, or a finished answer: prev, next */
     atomic_bool cancelled; /* gone: begin may end early */
     void *call;            /* the application's, between begin and end */
     struct http_answer answer;
@@ -77,13 +77,18 @@ struct exchange {
     struct form *form;         /* a body in parts, or NULL */
     size_t body_cap, body_due; /* due: Content-Length, or 0 */
     size_t n_held;             /* of its body, counted in the server's, until begin is over */
+    size_t n_unread;           /* of a finished answer in `out`, counted in the server's */
     struct buf out;            /* pulled, not yet taken by the library */
     size_t out_pos;
     uint64_t due_us;              /* READING: it is cut unless more of it has come by then */
     uint64_t active_us;           /* bytes were last handed over */
-    uint64_t spoke_us;            /* a stream's last bytes or comment */
+    uint64_t spoke_us;            /* its last bytes or comment */
     struct exchange *next_job;    /* a queue of jobs, or results */
-    struct exchange *prev, *next; /* event streams, the longest idle first */
+    struct exchange *prev, *next; /* in its list */
+};
+
+struct exchange_list {
+    struct exchange *head, *tail; /* the longest silent first */
 };
 
 /* A socket whose connection is over, kept until the peer has read our last words. */
@@ -127,9 +132,11 @@ struct http_server {
     uint32_t n_conns;
     struct farewell *lingers;
     uint32_t n_lingers;
-    size_t n_held;                              /* bytes of all bodies beyond small ones */
-    uint32_t n_begun;                           /* exchanges between QUEUED and their end */
-    struct exchange *stream_head, *stream_tail; /* event streams, the longest idle first */
+    size_t n_held;                /* bytes of all bodies beyond small ones */
+    size_t n_unread;              /* of all finished answers, */
+    struct exchange_list readers; /* which are these; */
+    struct exchange_list streams; /* event streams that get comments */
+    uint32_t n_begun;             /* exchanges between QUEUED and their end */
 
     bool accepting, draining, news_pending;
     uint64_t next_pass_us, next_tick_us, drain_us, cut_us;
@@ -141,7 +148,7 @@ struct http_server {
     atomic_bool stop;
     _Atomic uint32_t grace_ms;
     _Atomic uint32_t stat_connections;
-    _Atomic uint64_t stat_accepted, stat_requests, stat_gone;
+    _Atomic uint64_t stat_accepted, stat_requests, stat_gone, stat_dropped;
 };
 
 /* listen.c: all of cfg's addresses, into s->listen_fds and s->port; on an error those that were

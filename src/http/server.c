@@ -185,6 +185,7 @@ struct http_stats http_server_stats(const struct http_server *s)
         .accepted = atomic_load_explicit(&s->stat_accepted, memory_order_relaxed),
         .requests = atomic_load_explicit(&s->stat_requests, memory_order_relaxed),
         .clients_gone = atomic_load_explicit(&s->stat_gone, memory_order_relaxed),
+        .answers_dropped = atomic_load_explicit(&s->stat_dropped, memory_order_relaxed),
     };
 }
 
@@ -292,8 +293,8 @@ static int timeout_ms(const struct http_server *s, uint32_t n_busy)
     uint64_t until = s->next_tick_us;
     if (s->news_pending && s->next_pass_us < until)
         until = s->next_pass_us;
-    if (s->cfg.keepalive_comment_ms && s->stream_head) {
-        uint64_t due = s->stream_head->spoke_us + s->cfg.keepalive_comment_ms * 1000ull;
+    if (s->cfg.keepalive_comment_ms && s->streams.head) {
+        uint64_t due = s->streams.head->spoke_us + s->cfg.keepalive_comment_ms * 1000ull;
         if (due < until)
             until = due;
     }

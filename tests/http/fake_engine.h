@@ -83,7 +83,8 @@ static inline void fake_stats(struct fake *f, struct buf *out)
     buf_printf(out,
                "{\"begin\": %llu, \"left\": %llu, \"end\": %llu, \"whole\": %llu, \"pull\": %llu, "
                "\"double_end\": %llu, "
-               "\"connections\": %u, \"accepted\": %llu, \"requests\": %llu, \"gone\": %llu}\n",
+               "\"connections\": %u, \"accepted\": %llu, \"requests\": %llu, \"gone\": %llu, "
+               "\"dropped\": %llu}\n",
                (unsigned long long)f->n_begin,
                (unsigned long long)f->n_left,
                (unsigned long long)f->n_end,
@@ -93,7 +94,8 @@ static inline void fake_stats(struct fake *f, struct buf *out)
                st.connections,
                (unsigned long long)st.accepted,
                (unsigned long long)st.requests,
-               (unsigned long long)st.clients_gone);
+               (unsigned long long)st.clients_gone,
+               (unsigned long long)st.answers_dropped);
     pthread_mutex_unlock(&f->lock);
 }
 

@@ -563,6 +563,33 @@ def test_a_body_that_was_read_holds_nothing(serve):
     waiting.close()
 
 
+def test_answers_that_nobody_reads_are_bounded(serve):
+    """Together; the one whose reader took nothing for longest is given up, and those who read get all."""
+    server = serve(held=26 << 20)
+    n = 8_000_000  # in a buffer of 8 MiB; the sockets take up to 4 MB of it
+
+    def begin():
+        s = server.dial(f"GET /big?n={n} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+        s.settimeout(10 * SLOW)
+        return s, len(read_until(s, b"\r\n\r\n"))
+
+    readers = [begin(), begin()]
+    time.sleep(0.3 * SLOW)  # the sockets are full
+    some = len(b"".join(readers[0][0].recv(65536) for _ in range(16)))  # the first goes on reading
+    time.sleep(0.1 * SLOW)
+    readers.append(begin())
+    assert server.stats()["dropped"] == 0
+    readers.append(begin())
+    stats = server.stats()
+    assert [stats["dropped"], stats["gone"]] == [1, 0]
+    got = [begun + len(read_all(s)) for s, begun in readers]
+    got[0] += some
+    assert got[1] < n and all(k > n for k in [got[0], *got[2:]]), got
+    for s, _ in readers:
+        s.close()
+
+
 def test_random_bytes(serve):
     seed = int(os.environ.get("WEIR_SEED", time.time_ns() % 1_000_000))
     print("seed", seed)
