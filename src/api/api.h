@@ -187,6 +187,9 @@ void api_new_id(const char *prefix, char *id, size_t cap);
 /* Is the body of such a request a form, which comes in api_input.parts? */
 bool api_takes_form(const struct api *a, const char *method, const char *path);
 
+/* Does api_begin take no time for such a request, so that it need not be a worker's? */
+bool api_at_once(const struct api *a, const char *method, const char *path);
+
 /* 0, or the status that a request is refused with before its body is read, and why: its key may not
  * do what it asks for. `head`: without the body. Any thread. */
 int api_refuses_body(struct api *a, const struct api_input *head, struct err_info *e);

@@ -25,9 +25,10 @@ static const struct route {
     void (*run)(struct api_call *c, const struct api_input *in);
     const struct api_dialect *dialect; /* of api_generate, which runs where `run` is NULL */
     bool form;                         /* its body is one, where there is a service */
+    bool at_once;                      /* nothing is computed or waited for */
 } routes[] = {
-    {"/health", GET, API_OPENAI, NEEDS_NOTHING, .run = api_health},
-    {"/v1/health", GET, API_OPENAI, NEEDS_NOTHING, .run = api_health},
+    {"/health", GET, API_OPENAI, NEEDS_NOTHING, .run = api_health, .at_once = true},
+    {"/v1/health", GET, API_OPENAI, NEEDS_NOTHING, .run = api_health, .at_once = true},
     {"/metrics", GET, API_OPENAI, NEEDS_ADMIN, .run = api_metrics},
     {"/v1/models", GET, API_OPENAI, NEEDS_NOTHING, .run = api_models},
     {"/v1/models/", GET, API_OPENAI, NEEDS_NOTHING, .run = api_model},
@@ -157,6 +158,12 @@ bool api_takes_form(const struct api *a, const char *method, const char *path)
 {
     const struct route *first, *r = find_route(api_path_below(a->cfg.prefix, path), method, &first);
     return r && r->form && a->service.handle;
+}
+
+bool api_at_once(const struct api *a, const char *method, const char *path)
+{
+    const struct route *first, *r = find_route(api_path_below(a->cfg.prefix, path), method, &first);
+    return r && r->at_once;
 }
 
 int api_refuses_body(struct api *a, const struct api_input *head, struct err_info *e)

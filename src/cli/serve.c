@@ -193,6 +193,12 @@ static bool app_takes_form(void *ctx, const char *method, const char *path)
     return api_takes_form(s->api, method, path);
 }
 
+static bool app_at_once(void *ctx, const char *method, const char *path)
+{
+    const struct server *s = ctx;
+    return api_at_once(s->api, method, path);
+}
+
 static int app_refuses_body(void *ctx, const struct http_request *head, struct err_info *e)
 {
     const struct server *s = ctx;
@@ -493,6 +499,7 @@ static enum err open_server(struct server *s, struct err_info *e)
                                .end = app_end,
                                .next = app_next,
                                .takes_form = app_takes_form,
+                               .at_once = app_at_once,
                                .refuses_body = app_refuses_body,
                                .error_body = app_error_body,
                                .refused = app_refused};

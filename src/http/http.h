@@ -88,9 +88,9 @@ enum http_pull {
 /* The application. `call` is its object for one exchange. */
 struct http_app {
     void *ctx;
-    /* Worker thread, once for each whole request, also where its client has left meanwhile
-     * (http_client_left): nobody pulls that one. Never NULL: errors are answers too. `name` is what
-     * next() calls it by. */
+    /* Worker thread, or as `at_once` says; once for each whole request, also where its client has
+     * left meanwhile (http_client_left): nobody pulls that one. Never NULL: errors are answers too.
+     * `name` is what next() calls it by. */
     void *(*begin)(void *ctx, const struct http_request *r, void *name);
     /* Loop thread. Append to *out; the first time that it does not return HTTP_WAIT, *answer has
      * been filled in. A non-stream answer is pulled until HTTP_DONE before anything is sent. Events
@@ -111,6 +111,9 @@ struct http_app {
     /* Loop thread, once the head is there: is a multipart/form-data body of this method and path
      * taken apart (http_request.parts)? Else it is a body like any other. NULL: none is. */
     bool (*takes_form)(void *ctx, const char *method, const char *path);
+    /* Loop thread, once the request is whole: does its begin take no time, so that the loop does it
+     * itself, before those that wait for a worker? NULL: none does. */
+    bool (*at_once)(void *ctx, const char *method, const char *path);
     /* Loop thread, once there is more of a body than its first 64 KiB: 0, or the status that the
      * rest is refused with, and why. `head`: the request, without a body. NULL: none is. */
     int (*refuses_body)(void *ctx, const struct http_request *head, struct err_info *e);

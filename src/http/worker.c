@@ -1,5 +1,5 @@
 /* Threads that run app.begin and app.work: parsing, templates, tokenizing and large answers take
- * too long for the loop. */
+ * too long for the loop. What takes no time (app.at_once) waits for none of them. */
 #include "base/mem.h"
 #include "base/thread.h"
 #include "http/internal.h"
@@ -50,6 +50,21 @@ static void work(struct http_server *s, void *call)
     http_server_worker_slow(s, false);
 }
 
+/* Under the lock. */
+static void add_result(struct http_server *s, struct exchange *ex, void *call)
+{
+    struct worker_pool *p = &s->pool;
+    ex->call = call;
+    bool first = !p->results;
+    ex->next_job = p->results;
+    p->results = ex;
+    if (first) {
+        uint64_t one = 1;
+        ssize_t n = write(s->wake_fd, &one, sizeof one);
+        (void)n; /* fails only when the counter is full, that is, readable */
+    }
+}
+
 static void *worker_main(void *arg)
 {
     struct http_server *s = arg;
@@ -76,15 +91,7 @@ static void *worker_main(void *arg)
             pthread_cond_signal(&p->more);
         else if (p->stopping)
             pthread_cond_broadcast(&p->more);
-        ex->call = call;
-        bool first = !p->results;
-        ex->next_job = p->results;
-        p->results = ex;
-        if (first) {
-            uint64_t one = 1;
-            ssize_t n = write(s->wake_fd, &one, sizeof one);
-            (void)n; /* fails only when the counter is full, that is, readable */
-        }
+        add_result(s, ex, call);
     }
     pthread_mutex_unlock(&p->mutex);
     return NULL;
@@ -146,6 +153,14 @@ void worker_pool_stop(struct http_server *s)
 void worker_pool_submit(struct http_server *s, struct exchange *ex)
 {
     struct worker_pool *p = &s->pool;
+    const struct http_app *app = s->app;
+    if (!ex->call && app->at_once && app->at_once(app->ctx, ex->req.method, ex->req.path)) {
+        void *call = app->begin(app->ctx, &ex->req, ex);
+        pthread_mutex_lock(&p->mutex);
+        add_result(s, ex, call);
+        pthread_mutex_unlock(&p->mutex);
+        return;
+    }
     struct job_queue *q = ex->n_held > 0 && !ex->call ? &p->large : &p->small;
     ex->next_job = NULL;
     pthread_mutex_lock(&p->mutex);

@@ -7,6 +7,7 @@
  *      GET  /big?n=                       the same bytes, as one answer with a length
  *      POST /echo                         the body
  *      GET  /facts                        path, query, authorization, request id as text
+ *      GET  /now                          begins at once
  *      GET  /hang                         never answers
  *      GET  /silent                       an event stream that says nothing
  *      GET  /slow?ms=                     begin takes ms
@@ -183,6 +184,8 @@ static inline void fake_get(struct fake *f, struct fake_call *c, const struct ht
     } else if (!strcmp(p, "/slow")) {
         usleep((useconds_t)fake_arg(r->query, "ms", 300) * 1000);
         fake_text(c, 200, "slow\n");
+    } else if (!strcmp(p, "/now")) {
+        fake_text(c, 200, "now\n");
     } else if (!strcmp(p, "/late")) {
         c->kind = FAKE_LATE;
         c->timed = true;
@@ -383,6 +386,12 @@ static inline const char *fake_error_body(void *ctx,
     return target && strncmp(target, "/also/", 6) == 0 ? "Also-Id" : NULL;
 }
 
+static inline bool fake_at_once(void *ctx, const char *method, const char *path)
+{
+    (void)ctx;
+    return !strcmp(method, "GET") && !strcmp(path, "/now");
+}
+
 static inline void fake_start(struct fake *f)
 {
     *f = (struct fake){0};
@@ -394,6 +403,7 @@ static inline void fake_start(struct fake *f)
                                .end = fake_end,
                                .news_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC),
                                .next = fake_next,
+                               .at_once = fake_at_once,
                                .error_body = fake_error_body};
     if (pthread_create(&f->thread, NULL, fake_engine_main, f) != 0)
         abort();

@@ -306,6 +306,18 @@ def test_large_bodies_leave_a_worker_to_others(serve):
     assert server.wait_open(0)
 
 
+def test_what_takes_no_time_waits_for_no_worker(serve):
+    server = serve(workers=1)
+    busy = [server.get(f"/slow?ms={1000 * SLOW}") for _ in range(3)]
+    time.sleep(0.1 * SLOW)
+    with server.get("/now") as s:
+        assert b"200 OK" in read_until(s, b"now\n")
+    assert select.select(busy, [], [], 0)[0] == []
+    for s in busy:
+        assert b"slow" in read_until(s, b"slow\n")
+        s.close()
+
+
 @pytest.mark.parametrize("part", [
     b"", b"\r\n", b"POST /echo HTTP/1.1\r\nHo", b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n",
     b"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 2000000\r\n\r\n" + b"x" * 100_000,

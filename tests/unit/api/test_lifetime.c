@@ -232,6 +232,16 @@ static void test_answers_wait_alone(void **state)
     settle();
 }
 
+static void test_at_once(void **state)
+{
+    (void)state;
+    assert_true(api_at_once(server.api, "GET", "/health"));
+    assert_true(api_at_once(server.api, "HEAD", "/v1/health"));
+    assert_false(api_at_once(server.api, "POST", "/health"));
+    assert_false(api_at_once(server.api, "GET", "/v1/models"));
+    assert_false(api_at_once(server.api, "GET", "/nothing"));
+}
+
 static int status_with(struct api *a, const char *path, const char *authorization, bool *www)
 {
     struct api_input in = {
@@ -314,6 +324,7 @@ int main(void)
         cmocka_unit_test(test_device_dies),
         cmocka_unit_test(test_vectors_of_tokens),
         cmocka_unit_test(test_answers_wait_alone),
+        cmocka_unit_test(test_at_once),
         cmocka_unit_test(test_key),
         cmocka_unit_test(test_drain_and_stop),
     };
