@@ -11,6 +11,9 @@
 #include <string.h>
 #include <strings.h>
 
+/* Connections and large bodies come and go within seconds. */
+#define RETRY_S "5"
+
 /* A token (RFC 9110, 5.6.2). */
 static bool is_name(const char *s, size_t n)
 {
@@ -219,7 +222,7 @@ static const struct http_header *header_of(int status)
     static const struct {
         int status;
         struct http_header header;
-    } rows[] = {{401, {"WWW-Authenticate", "Bearer"}}};
+    } rows[] = {{401, {"WWW-Authenticate", "Bearer"}}, {503, {"Retry-After", RETRY_S}}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         if (rows[i].status == status)
             return &rows[i].header;

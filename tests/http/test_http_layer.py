@@ -547,7 +547,8 @@ def test_large_bodies_leave_room_for_small_ones():
         with server.dial(half + b"y" * 200_000) as s:
             s.settimeout(0.2 * SLOW)
             try:
-                assert b" 503 " in s.recv(4096)
+                refusal = s.recv(4096)
+                assert b" 503 " in refusal and b"\r\nRetry-After: 5\r\n" in refusal
                 break
             except TimeoutError:
                 assert time.time() < end

@@ -462,6 +462,7 @@ static void too_many_connections(void **state)
         fds[i] = dial_and_say("GET /hang HTTP/1.1\r\nHost: x\r\n\r\n");
     assert_true(becomes(n_open, 3, 1000));
     expect("GET /big HTTP/1.1\r\nHost: x\r\n\r\n", "HTTP/1.1 503");
+    expect("GET /big HTTP/1.1\r\nHost: x\r\n\r\n", "\r\nRetry-After: 5\r\n");
     int more[100];
     for (int i = 0; i < 100; i++)
         more[i] = dial();
