@@ -23,7 +23,7 @@ BF16_DOT INLINE vf dot_bf16(vf acc, const uint8_t *w, const uint16_t *pair)
         }                                                                                          \
     }
 
-BF16_DOT INLINE void linear_bf16dot(
+BF16_DOT INLINE void linear_bf16dot_in(
     const struct linear_job *j, uint32_t p0, uint32_t row, const int M, const int T, const int P)
 {
     const uint32_t n_pairs = (j->act->k + 1) / 2;
@@ -36,6 +36,8 @@ BF16_DOT INLINE void linear_bf16dot(
     EACH_ROW UNROLL for (int p = 0; p < P; p++)
         linear_put(j, row + m, (p0 + p) * PANEL_COLS, acc[m][p]);
 }
+
+DEFINE_IN_TILES(BF16_DOT, linear_bf16dot)
 
 /* The same for a part of K of many rows: see linear_tile_impl.h. */
 BF16_DOT INLINE void tile_bf16dot(const struct tile *t, uint32_t row, const int M)

@@ -45,13 +45,29 @@ INLINE const uint8_t *float_ask(
     return panel + next + (next < j->panel_bytes ? 0 : (size_t)(P - 1) * j->panel_bytes);
 }
 
+/* T is a constant here even for a row alone: to multiply by it for every k would take a tenth of
+ * the time. */
+#define DEFINE_IN_TILES(attribute, name)                                                           \
+    attribute INLINE void name(const struct linear_job *j,                                         \
+                               uint32_t p0,                                                        \
+                               uint32_t row,                                                       \
+                               const int M,                                                        \
+                               const int T,                                                        \
+                               const int P)                                                        \
+    {                                                                                              \
+        if (T == 1)                                                                                \
+            name##_in(j, p0, row, M, 1, P);                                                        \
+        else                                                                                       \
+            name##_in(j, p0, row, M, ACT_TILE, P);                                                 \
+    }
+
 #define DEFINE_LINEAR_FLOAT(name, value_bytes, load)                                               \
-    INLINE void name(const struct linear_job *j,                                                   \
-                     uint32_t p0,                                                                  \
-                     uint32_t row,                                                                 \
-                     const int M,                                                                  \
-                     const int T,                                                                  \
-                     const int P)                                                                  \
+    INLINE void name##_in(const struct linear_job *j,                                              \
+                          uint32_t p0,                                                             \
+                          uint32_t row,                                                            \
+                          const int M,                                                             \
+                          const int T,                                                             \
+                          const int P)                                                             \
     {                                                                                              \
         const uint32_t k = j->act->k;                                                              \
         const size_t x_tile = (size_t)k * T;                                                       \
@@ -82,7 +98,8 @@ INLINE const uint8_t *float_ask(
                 FLOAT_STEP(load, i)                                                                \
             PUT_SUMS(acc)                                                                          \
         }                                                                                          \
-    }
+    }                                                                                              \
+    DEFINE_IN_TILES(, name)
 
 /* n of K from k on (even), of one panel, to f32 [n][16]. */
 #define DEFINE_WIDEN_FLOAT(name, load)                                                             \

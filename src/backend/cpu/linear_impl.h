@@ -276,10 +276,7 @@ enum { NEAR_PANELS = 4, NEAR_BYTES = 512 * 1024 };
 #define SWITCH_ROWS(name, rows, MORE)                                                              \
     switch (rows) {                                                                                \
     case 1:                                                                                        \
-        if (j->act_lanes == 1)                                                                     \
-            FEW(name, 1, 1);                                                                       \
-        else                                                                                       \
-            FEW(name, 1, ACT_TILE);                                                                \
+        FEW(name, 1, (int)j->act_lanes);                                                           \
         break;                                                                                     \
     case 2:                                                                                        \
         FEW(name, 2, ACT_TILE);                                                                    \
@@ -297,10 +294,7 @@ enum { NEAR_PANELS = 4, NEAR_BYTES = 512 * 1024 };
 #define DEFINE_LEFT_OVER(attribute, name)                                                          \
     attribute static void left_over_##name(const struct linear_job *j, uint32_t p, uint32_t row)   \
     {                                                                                              \
-        if (j->act_lanes == 1)                                                                     \
-            linear_##name(j, p, row, 1, 1, 1);                                                     \
-        else                                                                                       \
-            linear_##name(j, p, row, 1, ACT_TILE, 1);                                              \
+        linear_##name(j, p, row, 1, (int)j->act_lanes, 1);                                         \
     }
 
 /* few: a number of rows, above; lone: whether a lone row takes one panel after the other. */
@@ -354,12 +348,8 @@ enum { NEAR_PANELS = 4, NEAR_BYTES = 512 * 1024 };
         for (uint32_t i = 0; i < j->n_rows; i++) {                                                 \
             const uint32_t row = j->first_row + i;                                                 \
             uint32_t p = 0;                                                                        \
-            for (; ALONE_PANELS > 1 && p + ALONE_PANELS <= j->n_panels; p += ALONE_PANELS) {       \
-                if (j->act_lanes == 1)                                                             \
-                    linear_##name(j, p, row, 1, 1, ALONE_PANELS);                                  \
-                else                                                                               \
-                    linear_##name(j, p, row, 1, ACT_TILE, ALONE_PANELS);                           \
-            }                                                                                      \
+            for (; ALONE_PANELS > 1 && p + ALONE_PANELS <= j->n_panels; p += ALONE_PANELS)         \
+                linear_##name(j, p, row, 1, (int)j->act_lanes, ALONE_PANELS);                      \
             for (; p < j->n_panels; p++)                                                           \
                 left_over_##name(j, p, row);                                                       \
         }                                                                                          \
