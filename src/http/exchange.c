@@ -270,7 +270,7 @@ static enum MHD_Result on_body(struct exchange *ex, const char *data, size_t *n_
 {
     size_t have = ex->req.body_len, n = *n_bytes;
     struct err_info e;
-    const int status = refusal_of_body(ex, have + n, &e);
+    int status = refusal_of_body(ex, have + n, &e);
     if (status) {
         send_error_raw(ex, status, e.text);
         return MHD_NO;
@@ -279,7 +279,6 @@ static enum MHD_Result on_body(struct exchange *ex, const char *data, size_t *n_
     give_time(ex, n);
     *n_bytes = 0;
     if (ex->form) {
-        int status;
         const char *why = form_feed(ex, data, n, &status);
         if (!why)
             return MHD_YES;

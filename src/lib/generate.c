@@ -1,5 +1,6 @@
 /* Generations: how they begin, how their text comes, and how they end. */
 #include "base/mem.h"
+#include "engine/stop.h"
 #include "lib/internal.h"
 
 #include <math.h>
@@ -137,11 +138,12 @@ static enum err read_sampling(const struct weir_request *q,
     return OK;
 }
 
-/* Views of the caller's, which request_create copies. */
+/* The stop texts, as one reference. */
 static enum err read_stops(const struct weir_request *q,
-                           struct request_params *p,
+                           struct stop_texts **out,
                            struct err_info *e)
 {
+    struct gguf_str texts[REQUEST_MAX_STOPS];
     if (q->n_stops > REQUEST_MAX_STOPS)
         return err_set(e, ERR_INVALID, "%zu stop texts, not %d", q->n_stops, REQUEST_MAX_STOPS);
     for (size_t i = 0; i < q->n_stops; i++) {
@@ -151,9 +153,9 @@ static enum err read_stops(const struct weir_request *q,
         const size_t n = strnlen(text, LIB_MAX_TEXT_BYTES + 1);
         if (n > LIB_MAX_TEXT_BYTES || !utf8_valid(text, n))
             return err_set(e, ERR_INVALID, "stops[%zu] is too long, or not valid UTF-8 text", i);
-        p->stops[p->n_stops++] = (struct gguf_str){text, n};
+        texts[i] = (struct gguf_str){text, n};
     }
-    return OK;
+    return stop_texts_create(texts, (uint32_t)q->n_stops, out, e);
 }
 
 /* The form that the text must have, compiled, or found compiled; one reference. */
@@ -265,7 +267,7 @@ enum weir_status weir_generate(struct weir *w,
     *out = NULL;
     if (!(err = lib_take_options(&q, sizeof q, given, given->size, &why)) &&
         !(err = model_must_generate(w->model, &why)) &&
-        !(err = read_sampling(&q, &p.sample, &why)) && !(err = read_stops(&q, &p, &why)) &&
+        !(err = read_sampling(&q, &p.sample, &why)) && !(err = read_stops(&q, &p.stops, &why)) &&
         !(err = read_prompt(w, &q, &ids, &why)) && !(err = compile_form(w, &q, &p.grammar, &why))) {
         struct weir_generation *g = create(w);
         p.max_tokens = q.max_tokens;
@@ -274,6 +276,7 @@ enum weir_status weir_generate(struct weir *w,
     }
     uselocale(own);
     grammar_release(p.grammar);
+    stop_texts_release(p.stops);
     token_list_deinit(&ids);
     return lib_status(err, &why, e);
 }

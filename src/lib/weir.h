@@ -166,10 +166,10 @@ struct weir_request {
     float min_p;              /* 0: off; a part of the likeliest token's probability */
     int32_t top_k;            /* 0: off */
     uint64_t seed;            /* of the random draws; equal seeds draw alike */
-    const char *const *stops; /* [n_stops] texts that end it, themselves cut off; WEIR_MAX_STOPS */
-    size_t n_stops;
-    const char *json_schema; /* the text is JSON that satisfies this schema, or */
-    const char *grammar;     /* in the language of this GBNF grammar; at most one of them */
+    const char *const *stops; /* [n_stops] texts, 64 KiB in all, that end it, cut off */
+    size_t n_stops;           /* at most WEIR_MAX_STOPS */
+    const char *json_schema;  /* the text is JSON that satisfies this schema, or */
+    const char *grammar;      /* in the language of this GBNF grammar; at most one of them */
 };
 void weir_request_init_size(struct weir_request *r, size_t size);
 static inline void weir_request_init(struct weir_request *r)
