@@ -1,5 +1,5 @@
 # Thin wrapper around the CMake presets; `make help` lists the targets.
-.PHONY: all demo test cuda cuda-test cuda-build cuda-races serve asan tsan bench format lint install clean deps help
+.PHONY: all demo test cuda cuda-test cuda-build cuda-races cuda-ptx serve asan tsan bench format lint install clean deps help
 .DEFAULT_GOAL := all
 
 JOBS := $(shell nproc)
@@ -39,6 +39,9 @@ cuda-races: deps     ## the kernels' tests with every access checked for races; 
 	@cmake --build --preset release -j $(JOBS) --target cuda_races
 	@for t in build/tests/cuda/cuda_races_*; do [ ! -f $$t ] || $$t || exit 1; done
 
+cuda-ptx: deps       ## what nvcc makes of the kernels, run without a device (tests/cuda/ptx); an hour
+	@scripts/cuda_ptx.sh 80 90a
+
 asan: deps           ## the tests under AddressSanitizer and UBSan (WEIR_ALL_SHAPES=1: over all shapes)
 	@cmake --preset asan >/dev/null && cmake --build --preset asan -j $(JOBS)
 	@scripts/test.sh build-asan
@@ -66,7 +69,7 @@ install: all         ## install program, built-in model and library (PREFIX=/usr
 	@cmake --install build --prefix $(or $(PREFIX),/usr/local)
 
 clean:               ## remove all build folders
-	@rm -rf build build-debug build-asan build-tsan
+	@rm -rf build build-debug build-asan build-tsan build-ptx-80 build-ptx-90a
 
 help:
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 12

@@ -48,7 +48,14 @@ find_library(WEIR_CUDART libcudart_static.a
 set(WEIR_NVCC_FLAGS -std=c++17 -O3 -lineinfo --threads 0 -Xcompiler=-fPIC,-fvisibility=hidden
     -I${CMAKE_SOURCE_DIR}/src)
 execute_process(COMMAND ${WEIR_NVCC} --version OUTPUT_VARIABLE nvcc_version)
-if(nvcc_version MATCHES "release (1[3-9]|[2-9][0-9])") # whose drivers can all take it apart
+# Instead of for devices: PTX alone, as text, which tests/cuda/ptx runs in the place of CUDA's library.
+set(WEIR_CUDA_PTX "" CACHE STRING "What tests/cuda/ptx shall be, 80 or 90a; empty: code for devices")
+if(WEIR_CUDA_PTX)
+  set(WEIR_CUDA_ARCHITECTURES)
+  set(WEIR_CUDART weir_ptx)
+  list(APPEND WEIR_NVCC_FLAGS --compress-mode=none
+       -gencode=arch=compute_${WEIR_CUDA_PTX},code=compute_${WEIR_CUDA_PTX})
+elseif(nvcc_version MATCHES "release (1[3-9]|[2-9][0-9])") # whose drivers can all take it apart
   list(APPEND WEIR_NVCC_FLAGS --compress-mode=size)    # a quarter of the bytes
 endif()
 execute_process(COMMAND ${WEIR_NVCC} --list-gpu-arch OUTPUT_VARIABLE nvcc_knows)
@@ -61,8 +68,8 @@ foreach(arch ${WEIR_CUDA_ARCHITECTURES}) # 100 and 120 are known from CUDA 12.8 
     message(STATUS "CUDA: this nvcc cannot compile for sm_${arch}; the plugin goes without")
   endif()
 endforeach()
-list(GET architectures 0 first)
 foreach(arch ${architectures})
+  list(GET architectures 0 first)
   if(arch STREQUAL first)
     list(APPEND WEIR_NVCC_FLAGS -gencode=arch=compute_${arch},code=[sm_${arch},compute_${arch}])
   else()
