@@ -99,7 +99,7 @@ def test_others_go_on(kv, start_server, tmp_path):
     flags = ["--kv-type", kv, "--kv-memory", "1M", "--context", 256, "--max-running", 8]
     whole = start_server(*flags)
     beginnings = [[5 + (i * k + 11 * k) % 900 for i in range(20 + 9 * k)] for k in range(1, 9)]
-    ask = {"max_tokens": 12, "temperature": 0, "return_token_ids": True}
+    ask = {"max_tokens": 12, "temperature": 0}
 
     def answer(server, ids):
         status, _, body = server.request("POST", "/v1/completions", {**ask, "prompt": ids})
