@@ -146,7 +146,8 @@ static enum err create_choice(struct api_call *c,
         p.max_tokens = n_ctx - (uint32_t)ids->n;
     if (ids->n > UINT32_MAX / 2)
         return err_set_field(e, ERR_TOO_LONG, d->prompt_field, "the prompt is too long");
-    *ch = (struct api_choice){.call = c, .index = index};
+    *ch = (struct api_choice){
+        .call = c, .index = index, .logprobs.may_fail = true, .tokens.may_fail = true};
     enum err err = request_create(c->engine, &p, ids->ids, (uint32_t)ids->n, ch, &ch->req, e);
     if (err && e && strcmp(e->field, "prompt") == 0)
         snprintf(e->field, sizeof e->field, "%s", d->prompt_field);
@@ -163,8 +164,6 @@ static enum err create_choices(struct api_call *c,
 {
     uint32_t n = job->n_prompts * job->params.n;
     c->choices = mem_zalloc(n, sizeof *c->choices);
-    for (uint32_t i = 0; i < n; i++)
-        c->choices[i].logprobs.may_fail = c->choices[i].tokens.may_fail = true;
     c->echoes = mem_zalloc(job->n_prompts, sizeof *c->echoes);
     c->n_prompts = job->n_prompts;
     for (uint32_t i = 0; i < job->n_prompts; i++) {

@@ -251,7 +251,8 @@ static void end_block(struct content *t)
         if (v)
             buf_join(&t->blocks, &t->input);
         else
-            buf_str(&t->blocks, "{}");
+            buf_join(&t->blocks,
+                     &(struct buf){.data = "{}", .len = 2, .failed = api_json_starved()});
         buf_char(&t->blocks, '}');
         json_decref(v);
     }
@@ -303,7 +304,7 @@ static void gather(void *ctx, const struct reply_event *ev)
 static void whole(struct api_call *c, struct buf *out)
 {
     struct api_choice *ch = &c->choices[0];
-    struct content t = {.call = c};
+    struct content t = {.call = c, .blocks.may_fail = true};
     struct api_piece p;
     while (api_next_piece(ch, &p))
         api_reply_feed(ch, &p, gather, &t);

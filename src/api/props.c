@@ -131,7 +131,8 @@ void api_lora(struct api_call *c, const struct api_input *in)
 void api_lora_set(struct api_call *c, const struct api_input *in)
 {
     struct err_info e = {0};
-    json_t *list = json_loadb(in->body, in->body_len, 0, NULL);
+    json_error_t je;
+    json_t *list = api_json_load(in->body, in->body_len, 0, &je);
     if (json_is_array(list) && json_array_size(list) == 0) {
         buf_str(&c->body, "{\"success\":true}");
         api_answer_json(c, 200);

@@ -239,7 +239,7 @@ static void note_token(struct api_choice *ch, int64_t token)
  * log-probabilities also if there are none. */
 static void put_noted(struct api_choice *ch, bool list, struct buf *out)
 {
-    if (list || ch->logprobs.len > 0) {
+    if (list || buf_any(&ch->logprobs)) {
         buf_str(out, ",\"logprobs\":{\"content\":[");
         buf_join(out, &ch->logprobs);
         buf_str(out, "],\"refusal\":null}");
@@ -385,20 +385,20 @@ static void gather(void *ctx, const struct reply_event *ev)
 static void put_message(const struct parts *p, struct buf *out)
 {
     buf_str(out, ",\"message\":{\"role\":\"assistant\",\"content\":");
-    if (p->content.len == 0 && p->calls.len > 0) {
+    if (!buf_any(&p->content) && buf_any(&p->calls)) {
         buf_str(out, "null");
     } else {
         buf_char(out, '"');
         buf_join(out, &p->content);
         buf_char(out, '"');
     }
-    if (p->reasoning.len > 0) {
+    if (buf_any(&p->reasoning)) {
         buf_str(out, ",\"reasoning_content\":\"");
         buf_join(out, &p->reasoning);
         buf_char(out, '"');
     }
     buf_str(out, ",\"refusal\":null");
-    if (p->calls.len > 0) {
+    if (buf_any(&p->calls)) {
         buf_str(out, ",\"tool_calls\":[");
         buf_join(out, &p->calls);
         buf_char(out, ']');

@@ -98,7 +98,7 @@ static void keep(const struct api_choice *ch)
 {
     const struct api_call *c = ch->call;
     struct responses *r = c->state;
-    struct buf response = {0};
+    struct buf response = {.may_fail = true};
     if (!r->store)
         return;
     put_finished(ch, &response);
@@ -116,7 +116,8 @@ static void keep(const struct api_choice *ch)
         buf_char(&r->messages, ']');
     }
     buf_str(&r->messages, "}]");
-    (void)api_store_put(c->api->store, api_owner(c), c->id, &response, &r->messages);
+    if (!response.failed)
+        (void)api_store_put(c->api->store, api_owner(c), c->id, &response, &r->messages);
     buf_deinit(&response);
 }
 
@@ -308,7 +309,7 @@ static void add_text(const struct sink *s, const struct reply_event *ev)
         put_timings(s->call, s->call->choices[0].n_taken, out);
         end_event(out);
     }
-    if (message && r->noted.len > 0) {
+    if (message && buf_any(&r->noted)) {
         buf_str(&r->logprobs, r->logprobs.len ? "," : "");
         buf_join(&r->logprobs, &r->noted);
     }

@@ -30,6 +30,11 @@ void buf_add(struct buf *b, const void *data, size_t n);
 void buf_str(struct buf *b, const char *s);
 void buf_char(struct buf *b, char c);
 void buf_printf(struct buf *b, const char *fmt, ...) WEIR_PRINTF(2, 3);
+/* Whether there is, or was to be, anything in it. */
+static inline bool buf_any(const struct buf *b)
+{
+    return b->len > 0 || b->failed;
+}
 /* from's bytes, and that they are not whole. */
 void buf_join(struct buf *b, const struct buf *from);
 /* NUL-terminates behind len and returns data; "" where there was no memory for that. */

@@ -143,7 +143,7 @@ static bool finish(struct batches *b, struct job *j, uint32_t i, const struct li
     return true;
 }
 
-static void hold_starved(struct job *j)
+void calls_hold_starved(struct job *j)
 {
     struct err_info e;
     err_set(&e, ERR_NOMEM, "there is no memory for a line");
@@ -160,7 +160,7 @@ void calls_refuse(struct batches *b,
     const json_t *id = json_object_get(v, "custom_id");
     char *quoted = json_is_string(id) ? json_dumps(id, JSON_ENCODE_ANY) : NULL;
     if (json_is_string(id) && !quoted) {
-        hold_starved(j);
+        calls_hold_starved(j);
         return;
     }
     struct line_result r = {
@@ -224,7 +224,7 @@ static void begin_call(
     if (!body || !custom_id) {
         free(body);
         free(custom_id);
-        hold_starved(j);
+        calls_hold_starved(j);
         return;
     }
     l->lines[i].state = LINE_RUNNING;
@@ -262,7 +262,7 @@ static void begin_line(struct batches *b, struct slot *s, struct job *j, uint32_
     json_error_t where;
     json_t *v = api_json_load(text, line->n_bytes, 0, &where);
     if (!v && api_json_starved()) {
-        hold_starved(j);
+        calls_hold_starved(j);
     } else if (!v) {
         snprintf(message,
                  sizeof message,

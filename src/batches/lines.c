@@ -104,13 +104,16 @@ static int by_name(const void *a, const void *b)
     return order ? order : (x->line > y->line) - (x->line < y->line);
 }
 
-static void mark_repeats(struct lines *l, const char *data)
+static enum err mark_repeats(struct lines *l, const char *data, struct err_info *e)
 {
     struct named *names = mem_zalloc(l->n + 1, sizeof *names);
+    enum err err = OK;
     uint32_t n = 0;
-    for (uint32_t i = 0; i < l->n; i++) {
+    for (uint32_t i = 0; i < l->n && !err; i++) {
         json_error_t je;
         json_t *v = api_json_load(data + l->lines[i].at, l->lines[i].n_bytes, 0, &je);
+        if (!v && api_json_starved())
+            err = err_set(e, ERR_NOMEM, "no memory to read line %u", l->lines[i].number);
         const char *id = json_string_value(json_object_get(v, "custom_id"));
         if (id)
             names[n++] = (struct named){.custom_id = mem_strdup(id), .line = i};
@@ -122,6 +125,7 @@ static void mark_repeats(struct lines *l, const char *data)
     for (uint32_t i = 0; i < n; i++)
         free(names[i].custom_id);
     free(names);
+    return err;
 }
 
 static enum err read_input(const struct batches_config *cfg, struct lines *l, struct err_info *e)
@@ -141,7 +145,7 @@ static enum err read_input(const struct batches_config *cfg, struct lines *l, st
         err = split(cfg, data, size, l->lines, &l->n, e);
     }
     if (!err)
-        mark_repeats(l, data);
+        err = mark_repeats(l, data, e);
     munmap(data, size);
     l->n_open = l->n;
     return err;

@@ -128,7 +128,10 @@ static void close_open(struct batches *b, struct job *j, const char *code, const
             continue;
         char *text = lines_read(l, i, &e);
         json_t *v = text ? api_json_load(text, l->lines[i].n_bytes, 0, &where) : NULL;
-        calls_refuse(b, j, i, v, code, message);
+        if (text && !v && api_json_starved())
+            calls_hold_starved(j);
+        else
+            calls_refuse(b, j, i, v, code, message);
         json_decref(v);
         free(text);
     }

@@ -112,7 +112,8 @@ static void test_whole_answers(void **state)
           "\"response_fields\":[\"content\",\"completion_probabilities\"]}");
     sweep("POST",
           "/v1/responses",
-          "{\"input\":\"Hi\",\"max_output_tokens\":16,\"temperature\":0,\"store\":false}");
+          "{\"input\":\"Hi\",\"max_output_tokens\":16,\"temperature\":0,\"include\":[\"message."
+          "output_text.logprobs\"]}");
 }
 
 #define SCHEMA                                                                                     \
@@ -138,6 +139,12 @@ static void test_what_compiles_grammars(void **state)
           "/v1/messages",
           "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}],\"max_tokens\":6,"
           "\"temperature\":0}");
+    sweep(
+        "POST",
+        "/v1/messages",
+        "{\"model\":\"m\",\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}],\"max_tokens\":32,"
+        "\"temperature\":0,\"tools\":[{\"name\":\"f\",\"input_schema\":" SCHEMA "}],"
+        "\"tool_choice\":{\"type\":\"tool\",\"name\":\"f\"}}");
     sweep("POST", "/apply-template", "{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}]}");
     sweep("POST", "/detokenize", "{\"tokens\":[46,326,68]}");
 }
