@@ -133,15 +133,15 @@ static void cost_add(struct cost *c, const struct op *op, double share, double r
  * all were as likely. */
 static struct cost cost_of(const struct model *m, uint32_t n_ops, uint32_t n_tokens)
 {
-    const double used = m->hp.n_expert ? (double)m->hp.n_expert_used / m->hp.n_expert : 0;
-    const double read = 1 - pow(1 - used, n_tokens);
     struct cost c = {0};
     for (uint32_t i = 0; i < n_ops; i++) {
         const struct op *op = &m->ops[i];
         if (op->kind == OP_LINEAR || op->kind == OP_HEAD_LINEAR || op->kind == OP_LOGITS)
             cost_add(&c, op, 1, 1);
-        else if (op->kind == OP_EXPERTS)
-            cost_add(&c, op, used, read);
+        if (op->kind == OP_EXPERTS) {
+            const double used = (double)op->n_head / m->hp.n_expert; /* layers may differ */
+            cost_add(&c, op, used, 1 - pow(1 - used, n_tokens));
+        }
     }
     return c;
 }
