@@ -119,18 +119,18 @@ enum err chat_encode_plain(const struct chat_template *tmpl,
                            struct err_info *e)
 {
     json_t *all = json_array();
+    int failed = 0; /* as there is no memory: the texts are UTF-8 */
     for (size_t i = 0; i < n_messages; i++) {
         const struct chat_message *m = &messages[i];
         json_t *one = json_object();
-        json_object_set_new(one, "role", json_stringn(m->role, m->role_len));
-        json_object_set_new(one, "content", json_stringn(m->content, m->content_len));
-        json_array_append_new(all, one);
+        failed |= json_object_set_new(one, "role", json_stringn(m->role, m->role_len));
+        failed |= json_object_set_new(one, "content", json_stringn(m->content, m->content_len));
+        failed |= json_array_append_new(all, one);
     }
     const struct chat_turn turn = {.messages = all, .add_generation_prompt = true};
     struct reply_start start;
-    enum err err = json_array_size(all) == n_messages
-                       ? chat_encode_turn(tmpl, tok, &turn, ids, &start, e)
-                       : err_set(e, ERR_NOMEM, "no memory for %zu messages", n_messages);
+    enum err err = failed ? err_set(e, ERR_NOMEM, "no memory for %zu messages", n_messages)
+                          : chat_encode_turn(tmpl, tok, &turn, ids, &start, e);
     json_decref(all);
     return err;
 }

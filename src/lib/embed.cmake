@@ -15,8 +15,12 @@ set(needs ${JANSSON_LINK_LIBRARIES} ${UTF8PROC_LINK_LIBRARIES} ${XXHASH_LINK_LIB
     ${CRYPTO_LINK_LIBRARIES} -lm -lpthread -ldl)
 set(soname libweir.so.${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
 
+# the compiler as it was given, as CC="ccache gcc" with its -m64
+separate_arguments(compile UNIX_COMMAND "${CMAKE_C_COMPILER_ARG1}")
+list(PREPEND compile ${CMAKE_C_COMPILER})
+
 add_custom_command(OUTPUT libweir.a
-  COMMAND ${CMAKE_C_COMPILER} -r -nostdlib -o ${object} -Wl,--whole-archive $<TARGET_FILE:weir_lib>
+  COMMAND ${compile} -r -nostdlib -o ${object} -Wl,--whole-archive $<TARGET_FILE:weir_lib>
           -Wl,--no-whole-archive -Wl,--start-group ${archives} -Wl,--end-group
           $<TARGET_PROPERTY:weir_base,INTERFACE_LINK_OPTIONS>
   COMMAND ${CMAKE_OBJCOPY} --wildcard --keep-global-symbol=weir_* ${object}
@@ -24,7 +28,7 @@ add_custom_command(OUTPUT libweir.a
   COMMAND ${CMAKE_AR} qcs libweir.a ${object}
   DEPENDS ${WEIR_EMBEDDED} COMMAND_EXPAND_LISTS VERBATIM)
 add_custom_command(OUTPUT libweir.so
-  COMMAND ${CMAKE_C_COMPILER} -shared -o libweir.so -Wl,-soname,${soname} -Wl,-Bsymbolic,-z,defs
+  COMMAND ${compile} -shared -o libweir.so -Wl,-soname,${soname} -Wl,-Bsymbolic,-z,defs
           ${object} ${needs}
   DEPENDS libweir.a COMMAND_EXPAND_LISTS VERBATIM)
 add_custom_target(weir_embed ALL DEPENDS libweir.a libweir.so)
@@ -32,8 +36,17 @@ add_custom_target(weir_embed ALL DEPENDS libweir.a libweir.so)
 set_property(SOURCE src/base/mem.c src/base/log.c src/model/build.c APPEND PROPERTY COMPILE_OPTIONS -fPIC)
 
 configure_file(src/lib/weir.pc.in weir.pc @ONLY)
-install(FILES src/lib/weir.h DESTINATION include)
-install(FILES ${CMAKE_BINARY_DIR}/weir.pc DESTINATION lib/pkgconfig)
-install(FILES ${CMAKE_BINARY_DIR}/libweir.a DESTINATION lib)
-install(FILES ${CMAKE_BINARY_DIR}/libweir.so DESTINATION lib RENAME ${soname})
-install(CODE "file(CREATE_LINK ${soname} \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/lib/libweir.so\" SYMBOLIC)")
+
+# All of it or none: who built the program alone installs that.
+install(CODE "
+set(from \"${CMAKE_BINARY_DIR}\")
+set(to \"\${CMAKE_INSTALL_PREFIX}\")
+if(EXISTS \"\${from}/libweir.so\")
+  file(INSTALL DESTINATION \"\${to}/include\" TYPE FILE FILES \"${CMAKE_SOURCE_DIR}/src/lib/weir.h\")
+  file(INSTALL DESTINATION \"\${to}/lib/pkgconfig\" TYPE FILE FILES \"\${from}/weir.pc\")
+  file(INSTALL DESTINATION \"\${to}/lib\" TYPE FILE FILES \"\${from}/libweir.a\")
+  file(INSTALL DESTINATION \"\${to}/lib\" TYPE FILE RENAME ${soname} FILES \"\${from}/libweir.so\")
+  file(CREATE_LINK ${soname} \"\$ENV{DESTDIR}\${to}/lib/libweir.so\" SYMBOLIC)
+else()
+  message(STATUS \"libweir was not built (target weir_embed), and is not installed\")
+endif()")

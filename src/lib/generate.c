@@ -177,9 +177,13 @@ static enum err compile_form(struct weir *w,
         return err_set(e, ERR_TOO_LONG, "a form of more than %zu bytes", LIB_MAX_TEXT_BYTES);
     if ((err = engine_vocab(w->engine, &vocab, e)))
         return err;
-    struct buf key = {0};
+    struct buf key = {.may_fail = true};
     buf_char(&key, schema ? 's' : 'g');
     buf_add(&key, text, n);
+    if (key.failed) {
+        buf_deinit(&key);
+        return err_set(e, ERR_NOMEM, "no memory for a form of %zu bytes", n);
+    }
     *out = grammar_cache_find(w->grammars, key.data, key.len);
     if (!*out) {
         struct grammar_builder *b = grammar_builder_create(schema ? "json_schema" : "grammar");

@@ -86,8 +86,10 @@ static inline void weir_options_init(struct weir_options *o)
 }
 
 /* Load a model, take all of its memory, start its threads. The file must not change while it is
- * open. Errors: WEIR_ERR_INVALID, WEIR_ERR_NOT_FOUND (device), WEIR_ERR_IO (model, cache_dir),
- * WEIR_ERR_FORMAT, WEIR_ERR_UNSUPPORTED, WEIR_ERR_NOMEM, WEIR_ERR_INTERNAL (device). */
+ * open. Where there is a GPU, and the device may be one, the variable CUDA_MODULE_LOADING is set in
+ * the environment, if it is not EAGER yet: no other thread may use that meanwhile. Errors:
+ * WEIR_ERR_INVALID, WEIR_ERR_NOT_FOUND (device), WEIR_ERR_IO (model, cache_dir), WEIR_ERR_FORMAT,
+ * WEIR_ERR_UNSUPPORTED, WEIR_ERR_NOMEM, WEIR_ERR_INTERNAL (device). */
 enum weir_status weir_open(const struct weir_options *o, struct weir **out, struct weir_error *e);
 
 /* End it: generations that still run end as WEIR_CANCELLED, and their readers are woken. Those that
@@ -179,7 +181,9 @@ static inline void weir_request_init(struct weir_request *r)
 
 struct weir_generation; /* one answer; freed by its owner */
 
-/* Begin to generate; returns at once. What runs is computed whether or not anybody reads.
+/* Begin to generate; returns when the prompt is tokens and the form is compiled, which takes a
+ * second for a megabyte or more of text, and does not wait for the model. What runs is computed
+ * whether or not anybody reads.
  * Errors: WEIR_ERR_INVALID, WEIR_ERR_TOO_LONG (also 64 MiB of text), WEIR_ERR_BUSY, those of
  * weir_apply_template. */
 enum weir_status weir_generate(struct weir *w,

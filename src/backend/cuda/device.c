@@ -58,7 +58,9 @@ static void look_at(int index, struct device_info *out)
  * it; or within a capture. */
 static void load_eagerly(void)
 {
-    (void)setenv("CUDA_MODULE_LOADING", "EAGER", 1);
+    const char *given = getenv("CUDA_MODULE_LOADING");
+    if (!given || strcmp(given, "EAGER") != 0)
+        (void)setenv("CUDA_MODULE_LOADING", "EAGER", 1);
 }
 
 static enum err count_devices(uint32_t *n, struct err_info *e)

@@ -1,5 +1,6 @@
 /* The library as programs see it: what it refuses and why, that answers are the same alone and
  * beside others, and that every generation ends once, however it ends. */
+#include "base/mem.h"
 #include "lib/weir.h"
 #include "scratch.h"
 
@@ -10,6 +11,7 @@
 #include <cmocka.h>
 
 #include <dirent.h>
+#include <jansson.h>
 #include <math.h>
 #include <pthread.h>
 #include <sched.h>
@@ -297,6 +299,41 @@ static void test_a_conversation_is_its_tokens(void **state)
     assert_int_equal(one.n_prompt, n);
     assert_int_equal(two.n_prompt, n);
     assert_true(two.n_cached > 0 && one.n_output > 0);
+    weir_close(w);
+}
+
+static void *only_small(size_t n)
+{
+    return n < 4096 ? malloc(n) : NULL;
+}
+
+/* What a caller's text is too large for is an error, never an end of the program or of the text. */
+static void test_memory_that_is_refused(void **state)
+{
+    (void)state;
+    static char text[8192];
+    struct weir *w = open_model(NANO, 4, 4);
+    const struct weir_message m = {"user", memset(text, 'a', sizeof text - 1)};
+    int32_t ids[16];
+    size_t n;
+    json_set_alloc_funcs(only_small, free);
+    assert_int_equal(weir_apply_template(w, &m, 1, ids, 16, &n, NULL), WEIR_ERR_NOMEM);
+    json_set_alloc_funcs(malloc, free);
+    assert_int_equal(weir_apply_template(w, &m, 1, ids, 16, &n, NULL), WEIR_OK);
+    for (uint64_t nth = 1, failed = 1; failed; nth++) {
+        struct weir_generation *g;
+        struct weir_request q;
+        weir_request_init(&q);
+        q.prompt = "1 + 1 =";
+        q.max_tokens = 1;
+        q.stops = (const char *const[]){"x"}, q.n_stops = 1;
+        q.json_schema = "{\"type\":\"integer\"}";
+        mem_fail_nth(nth);
+        const enum weir_status status = weir_generate(w, &q, &g, NULL);
+        failed = mem_fail_nth(0);
+        assert_true(failed ? status == WEIR_ERR_NOMEM || status == WEIR_OK : status == WEIR_OK);
+        weir_free(g);
+    }
     weir_close(w);
 }
 
@@ -634,6 +671,7 @@ int main(void)
         cmocka_unit_test(test_who_comes_late_is_refused),
         cmocka_unit_test(test_text_to_tokens_and_back),
         cmocka_unit_test(test_a_conversation_is_its_tokens),
+        cmocka_unit_test(test_memory_that_is_refused),
         cmocka_unit_test(test_what_ends_an_answer),
         cmocka_unit_test(test_options_of_an_older_version),
         cmocka_unit_test(test_the_same_alone_and_beside_others),
