@@ -14,7 +14,7 @@ enum { MAX_COMPARED = 4000000 };
 
 /* ---- what the schema says ---- */
 
-static grammar_node fail(const struct maker *m, size_t tool, const char *key, const char *what)
+grammar_node arguments_fail(const struct maker *m, size_t tool, const char *key, const char *what)
 {
     char error[240];
     snprintf(error,
@@ -84,7 +84,7 @@ static bool is_required(const json_t *schema, const char *key)
 static void add(struct arguments *out, const char *key, json_t *schema, bool required)
 {
     out->list = mem_realloc(out->list, (out->n + 1) * sizeof *out->list);
-    out->list[out->n++] = (struct argument){key, schema, required, 0};
+    out->list[out->n++] = (struct argument){.key = key, .schema = schema, .required = required};
 }
 
 void arguments_deinit(const struct arguments *a)
@@ -118,15 +118,16 @@ bool arguments_collect(const struct maker *m,
     json_t *v;
     *out = (struct arguments){0};
     if (!arguments_counts_fit(schema)) {
-        fail(m,
-             tool,
-             NULL,
-             "minProperties, maxProperties, propertyNames and patternProperties are not supported "
-             "with this model's calls");
+        arguments_fail(
+            m,
+            tool,
+            NULL,
+            "minProperties, maxProperties, propertyNames and patternProperties are not supported "
+            "with this model's calls");
         return false;
     }
     if ((uint64_t)json_object_size(properties) * json_array_size(required) > MAX_COMPARED) {
-        fail(m, tool, NULL, "there are too many properties and required names");
+        arguments_fail(m, tool, NULL, "there are too many properties and required names");
         return false;
     }
     json_object_foreach((json_t *)properties, key, v)
@@ -147,7 +148,7 @@ bool arguments_collect(const struct maker *m,
         if (!name || json_object_get(properties, name))
             continue;
         if (json_is_false(json_object_get(schema, "additionalProperties"))) {
-            fail(m, tool, name, "it is required, but no such argument may be");
+            arguments_fail(m, tool, name, "it is required, but no such argument may be");
             return false;
         }
         add(out, name, json_object(), true);
@@ -246,7 +247,7 @@ static grammar_node keyed(const struct maker *m,
         const struct argument *one = &a->list[i];
         required[i] = one->required;
         if (!is_bare(one->key))
-            fail(m, tool, one->key, "this name cannot be written in this model's calls");
+            arguments_fail(m, tool, one->key, "this name cannot be written in this model's calls");
         pairs[i] = SEQ(m->b,
                        grammar_literal(m->b, one->key, strlen(one->key)),
                        grammar_literal(m->b, equals, 1),
@@ -353,7 +354,7 @@ static grammar_node gemma_array(const struct maker *m, const json_t *s, size_t t
     json_t *items = json_object_get(s, "items");
     if (json_is_true(json_object_get(s, "uniqueItems")) || json_object_get(s, "contains") ||
         json_object_get(s, "prefixItems"))
-        return fail(
+        return arguments_fail(
             m,
             tool,
             NULL,
@@ -380,8 +381,8 @@ static grammar_node gemma_choice(const struct maker *m, const json_t *values, si
         const char *s = json_string_value(v);
         char *text = s ? NULL : json_dumps(v, JSON_ENCODE_ANY | JSON_REAL_PRECISION(17));
         if (json_is_object(v) || json_is_array(v))
-            nodes[i] =
-                fail(m, tool, NULL, "enum of objects is not supported with this model's calls");
+            nodes[i] = arguments_fail(
+                m, tool, NULL, "enum of objects is not supported with this model's calls");
         else if (s)
             nodes[i] = SEQ(m->b,
                            frame_piece(m, m->f->gemma),
@@ -472,42 +473,19 @@ static grammar_node gemma_of(const struct maker *m, json_t *schema, size_t tool,
 
 /* ---- all of them ---- */
 
-/* Values in tags are read by the types that the tool's own schema gives them: where they may be
- * strings these have to be the same here, or a string could be read as something else. */
-static bool read_alike(const struct maker *m,
-                       const json_t *schema,
-                       const json_t *flat,
-                       const json_t *all,
-                       const struct arguments *a,
-                       size_t tool)
-{
-    for (size_t i = 0; i < a->n; i++) {
-        const struct argument *one = &a->list[i];
-        const json_t *own = json_object_get(all, one->key);
-        if (!tags_may_be_string(one->schema, 4) ||
-            reply_types(schema, own) == reply_types(flat, one->schema))
-            continue;
-        fail(m,
-             tool,
-             one->key,
-             "its type is said in several places, which cannot be kept to in this model's calls");
-        return false;
-    }
-    return true;
-}
-
-/* The arguments by a merged schema without options. all: the properties of `schema`, by name. */
-static grammar_node arguments_of(
-    const struct maker *m, const json_t *schema, const json_t *flat, const json_t *all, size_t tool)
+/* The arguments by a merged schema without options. all: the tool's properties, by name. */
+static grammar_node arguments_of(const struct maker *m,
+                                 const json_t *flat,
+                                 const json_t *all,
+                                 size_t tool)
 {
     struct arguments a = {0};
     grammar_node node = grammar_never(m->b);
     if (m->f->gemma)
         node = gemma_object(m, flat, tool, 0);
-    else if (arguments_collect(m, flat, tool, &a) &&
-             (m->f->named || read_alike(m, schema, flat, all, &a, tool)))
+    else if (arguments_collect(m, flat, tool, &a))
         node = m->f->named ? keyed(m, &a, tool, "=", ", ", arguments_json)
-                           : tags_arguments(m, &a, tool);
+                           : tags_arguments(m, &a, tool, all);
     arguments_deinit(&a);
     return node;
 }
@@ -519,10 +497,10 @@ static grammar_node by_options(const struct maker *m, const json_t *schema, size
     snprintf(where, sizeof where, "/tools/%zu/function/parameters", tool);
     json_t *list = options_of(m, schema, schema, where);
     size_t n = json_array_size(list);
-    json_t *all = reply_all_properties(schema);
+    json_t *all = reply_all_properties(m->schema, m->schema);
     grammar_node *nodes = mem_zalloc(n + 1, sizeof *nodes);
     for (size_t i = 0; i < n; i++)
-        nodes[i] = arguments_of(m, schema, json_array_get(list, i), all, tool);
+        nodes[i] = arguments_of(m, json_array_get(list, i), all, tool);
     grammar_node node = n > 0 ? grammar_alt(m->b, (uint32_t)n, nodes) : grammar_never(m->b);
     free(nodes);
     json_decref(all);

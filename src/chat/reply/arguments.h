@@ -11,7 +11,8 @@ struct argument {
     const char *key;
     json_t *schema; /* merged: no $ref and no allOf at its root; json_true: any value */
     bool required;
-    uint32_t depth; /* within values of values */
+    uint32_t depth;     /* within values of values */
+    const json_t *read; /* in tags: what the reader finds for it in the tool's schema; or NULL */
 };
 
 struct arguments {
@@ -21,6 +22,8 @@ struct arguments {
 
 /* ---- arguments.c ---- */
 
+/* The grammar fails: what is wrong with an argument, or (key NULL) with all. */
+grammar_node arguments_fail(const struct maker *m, size_t tool, const char *key, const char *what);
 /* The part with what it refers to within root, by $ref and allOf, in one object; definitions stay
  * beside it. The caller's reference; NULL with an error kept by the builder. */
 json_t *arguments_merged(const struct maker *m,
@@ -43,10 +46,12 @@ grammar_node arguments_json(const struct maker *m, const struct argument *a, siz
 
 /* ---- tags.c ---- */
 
-/* May a value be a string? Then in tags it is plain text, without quotes. */
-bool tags_may_be_string(const json_t *schema, int depth);
 /* Any arguments: keys of sensible bytes, and values that end with the closing tag. */
 grammar_node tags_any(const struct maker *m);
-grammar_node tags_arguments(const struct maker *m, const struct arguments *a, size_t tool);
+/* all: by their names the schemas by which the reader reads them. */
+grammar_node tags_arguments(const struct maker *m,
+                            const struct arguments *a,
+                            size_t tool,
+                            const json_t *all);
 
 #endif

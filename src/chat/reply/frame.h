@@ -42,7 +42,8 @@ struct maker {
     const struct reply_grammar *r;
     struct grammar_builder *b;
     const struct frame *f;
-    const char *name; /* of the tool whose call is made */
+    const char *name;     /* of the tool whose call is made */
+    const json_t *schema; /* of its arguments, by which values in tags are read */
 };
 
 #define SEQ(b, ...)                                                                                \

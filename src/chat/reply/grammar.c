@@ -110,11 +110,11 @@ static grammar_node call_of(const struct maker *m, size_t i)
     const json_t *schema = json_object_get(function, "parameters");
     const char *name = json_string_value(json_object_get(function, "name"));
     bool free = !m->r->required && !(m->r->strict && m->r->strict[i]);
-    grammar_node arguments = frame_arguments(m, schema, i, free);
-    const struct maker named = {m->r, m->b, m->f, name};
+    const struct maker own = {m->r, m->b, m->f, name, schema};
+    grammar_node arguments = frame_arguments(&own, schema, i, free);
     return SEQ(m->b,
                grammar_literal(m->b, name, strlen(name)),
-               frame_pieces(&named, m->f->args),
+               frame_pieces(&own, m->f->args),
                arguments,
                frame_pieces(m, m->f->close));
 }
@@ -453,7 +453,7 @@ static grammar_node all_frames(struct maker *m, grammar_node (*make)(const struc
 
 grammar_node reply_grammar_build(const struct reply_grammar *r, struct grammar_builder *b)
 {
-    struct maker m = {r, b, NULL, NULL};
+    struct maker m = {.r = r, .b = b};
     if (!reply_grammar_known(r->style.format))
         return grammar_never(b);
     grammar_node calls = all_frames(&m, r->required ? required_block : optional_calls);
@@ -464,7 +464,7 @@ grammar_node reply_grammar_content(const struct reply_grammar *r,
                                    struct grammar_builder *b,
                                    grammar_node content)
 {
-    struct maker m = {r, b, NULL, NULL};
+    struct maker m = {.r = r, .b = b};
     grammar_node reply = SEQ(b, content_opens(&m), content, content_closes(&m));
     if (r->tools && reply_grammar_known(r->style.format))
         reply = grammar_alt(b, 2, (grammar_node[]){reply, all_frames(&m, required_block)});

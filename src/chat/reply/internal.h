@@ -232,13 +232,26 @@ const json_t *reply_parameters(const struct reply_parser *p, const char *tool); 
 const json_t *reply_member(const json_t *root, const json_t *schema, const char *key);
 /* Schemas that one question about a parameter looks at; what is beyond them says nothing. */
 #define REPLY_MAX_SCHEMAS 4096u
-/* The schema of each property that reply_parameter would find in root or in what it is made of, by
- * its name: an object, the caller's reference. */
-json_t *reply_all_properties(const json_t *root);
+/* The schema of each property that reply_member would find, by its name: an object, the caller's
+ * reference. */
+json_t *reply_all_properties(const json_t *root, const json_t *schema);
+/* The schema of an array's elements, where `schema` or an option of it has one; or NULL. */
+const json_t *reply_items(const json_t *root, const json_t *schema);
 /* What the schema refers to by $ref, within root; itself where it does not. */
 const json_t *reply_resolve(const json_t *root, const json_t *schema);
 
 /* ---- values in tags (values.c) ---- */
+
+enum {
+    TYPE_TOLD = 1, /* the schema says of types */
+    TYPE_STRING = 2,
+    TYPE_OBJECT = 4,
+    TYPE_ARRAY = 8,
+    TYPE_INTEGER = 16,
+    TYPE_NUMBER = 32,
+    TYPE_BOOLEAN = 64,
+    TYPE_NULL = 128
+};
 
 /* The types that a schema allows, a bit each, by which values are read. */
 uint32_t reply_types(const json_t *root, const json_t *schema);

@@ -80,20 +80,6 @@ static void call_ends(struct reply_parser *p)
     p->nested.at = BEFORE_CALL;
 }
 
-/* The schema of an array's elements, where it or an option of it has one. */
-static const json_t *items_of(const json_t *root, const json_t *schema)
-{
-    static const char *const parts[] = {"anyOf", "oneOf", "allOf"};
-    schema = reply_resolve(root, schema);
-    const json_t *items = json_object_get(schema, "items");
-    for (size_t k = 0; !items && k < 3; k++) {
-        const json_t *list = json_object_get(schema, parts[k]);
-        for (size_t i = 0; !items && i < json_array_size(list) && i < REPLY_MAX_SCHEMAS; i++)
-            items = json_object_get(reply_resolve(root, json_array_get(list, i)), "items");
-    }
-    return items;
-}
-
 /* A tag within the innermost element opens another. */
 static bool element_opens(struct reply_parser *p, const char *s, size_t n)
 {
@@ -112,7 +98,7 @@ static bool element_opens(struct reply_parser *p, const char *s, size_t n)
     }
     parent->first = false;
     *own = (struct nested_element){
-        .schema = array ? items_of(root_of(p), parent->schema)
+        .schema = array ? reply_items(root_of(p), parent->schema)
                         : reply_member(root_of(p), parent->schema, buf_cstr(&t->value)),
         .first = true,
         .name_at = t->tags.len};
@@ -135,9 +121,6 @@ static void element_closes(struct reply_parser *p)
 }
 
 /* ---- values ---- */
-
-/* Bits of reply_types. */
-enum { TYPE_STRING = 2, TYPE_OBJECT = 4, TYPE_ARRAY = 8, TYPE_NULL = 128 };
 
 /* What it is in which the first tag is s[0..n). */
 static enum kind kind_of(const struct reply_parser *p,

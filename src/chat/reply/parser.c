@@ -243,10 +243,10 @@ static void search(struct search *s, const json_t *schema, int depth)
             search(s, json_object_get(schema, more[k]), depth - 1);
 }
 
-json_t *reply_all_properties(const json_t *root)
+json_t *reply_all_properties(const json_t *root, const json_t *schema)
 {
     struct search s = {.root = root, .left = REPLY_MAX_SCHEMAS, .all = json_object()};
-    search(&s, root, FIND_DEPTH);
+    search(&s, schema, FIND_DEPTH);
     return s.all;
 }
 
@@ -260,6 +260,19 @@ const json_t *reply_member(const json_t *root, const json_t *schema, const char 
     struct search s = {.root = root, .key = key, .left = REPLY_MAX_SCHEMAS};
     search(&s, schema, FIND_DEPTH);
     return s.found;
+}
+
+const json_t *reply_items(const json_t *root, const json_t *schema)
+{
+    static const char *const parts[] = {"anyOf", "oneOf", "allOf"};
+    schema = reply_resolve(root, schema);
+    const json_t *items = json_object_get(schema, "items");
+    for (size_t k = 0; !items && k < 3; k++) {
+        const json_t *list = json_object_get(schema, parts[k]);
+        for (size_t i = 0; !items && i < json_array_size(list) && i < REPLY_MAX_SCHEMAS; i++)
+            items = json_object_get(reply_resolve(root, json_array_get(list, i)), "items");
+    }
+    return items;
 }
 
 const json_t *reply_parameter(const struct reply_parser *p, const char *tool, const char *key)

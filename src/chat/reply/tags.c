@@ -9,25 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool tags_may_be_string(const json_t *schema, int depth)
-{
-    const json_t *type = json_object_get(schema, "type"), *any = json_object_get(schema, "anyOf");
-    any = any ? any : json_object_get(schema, "oneOf");
-    if (json_is_string(type))
-        return strcmp(json_string_value(type), "string") == 0;
-    for (size_t i = 0; i < json_array_size(type); i++) {
-        const char *s = json_string_value(json_array_get(type, i));
-        if (s && strcmp(s, "string") == 0)
-            return true;
-    }
-    if (json_is_array(type))
-        return false;
-    for (size_t i = 0; depth > 0 && i < json_array_size(any); i++)
-        if (tags_may_be_string(json_array_get(any, i), depth - 1))
-            return true;
-    return depth == 0 || json_array_size(any) == 0;
-}
-
 /* Is it an enumeration without a string in it? */
 static bool lists_no_string(const json_t *schema)
 {
@@ -130,17 +111,42 @@ static grammar_node key_of(const struct maker *m, const char *key)
     return node;
 }
 
-static grammar_node value_of(const struct maker *m, const struct argument *a, size_t tool);
+/* Types of a value as its schema says them, `own`, and as it is read by: does it come back as it
+ * is? JSON does where no string may be, or where its type may. */
+static bool read_alike(uint32_t own, uint32_t read, bool text)
+{
+    if (text)
+        return own == read;
+    if (read & TYPE_NUMBER)
+        read |= TYPE_INTEGER;
+    return !(read & TYPE_STRING) || !(own & ~read & ~(uint32_t)(TYPE_TOLD | TYPE_STRING));
+}
+
+static grammar_node value_of(const struct maker *m,
+                             const struct argument *a,
+                             size_t tool,
+                             bool same);
 
 /* KEY key TEXT or JSON value VALUE_END */
 static grammar_node tagged_argument(const struct maker *m, const struct argument *a, size_t tool)
 {
     grammar_node value;
-    bool text = tags_may_be_string(a->schema, 4) && !lists_no_string(a->schema);
+    const uint32_t own = reply_types(a->schema, a->schema);
+    const uint32_t read = reply_types(m->schema, a->read);
+    /* what may be a string is plain text, without quotes */
+    const bool text = own & TYPE_STRING && !lists_no_string(a->schema);
+    if (!read_alike(own, read, text))
+        return arguments_fail(
+            m,
+            tool,
+            a->key,
+            "its type is said in several places, which cannot be kept to in this model's calls");
     if (text && !choice_of(m, a->schema, &value))
         value = tagged_text(m, a, tool);
     else
-        value = SEQ(m->b, text ? value : value_of(m, a, tool), frame_piece(m, m->f->value_end[0]));
+        value = SEQ(m->b,
+                    text ? value : value_of(m, a, tool, own == read),
+                    frame_piece(m, m->f->value_end[0]));
     return SEQ(m->b,
                frame_pieces(m, m->f->key),
                key_of(m, a->key),
@@ -176,10 +182,11 @@ static bool says_more(const json_t *schema)
 /* A tag "item" for each element. */
 static grammar_node elements(const struct maker *m, const struct argument *a, size_t tool)
 {
-    struct argument item = {"item",
-                            arguments_merged(m, a->schema, json_object_get(a->schema, "items"), ""),
-                            false,
-                            a->depth + 1};
+    struct argument item = {
+        .key = "item",
+        .schema = arguments_merged(m, a->schema, json_object_get(a->schema, "items"), ""),
+        .depth = a->depth + 1,
+        .read = reply_items(m->schema, a->read)};
     const bool any = item.schema && !json_is_false(item.schema);
     grammar_node node = any ? tagged_argument(m, &item, tool) : grammar_never(m->b);
     json_decref(item.schema);
@@ -196,12 +203,14 @@ static grammar_node members(const struct maker *m, const struct argument *a, siz
     bool ok = arguments_collect(m, a->schema, tool, &own);
     for (size_t i = 0; i < own.n; i++)
         own.list[i].depth = a->depth + 1;
-    grammar_node node = ok ? tags_arguments(m, &own, tool) : grammar_never(m->b);
+    json_t *all = reply_all_properties(m->schema, a->read);
+    grammar_node node = ok ? tags_arguments(m, &own, tool, all) : grammar_never(m->b);
+    json_decref(all);
     arguments_deinit(&own);
     return node;
 }
 
-/* Templates print values as Python does. */
+/* Templates print values as Python does; read as a boolean where its schema says that it is one. */
 static grammar_node any_boolean(const struct maker *m)
 {
     static const struct grammar_text words[] = {
@@ -209,13 +218,16 @@ static grammar_node any_boolean(const struct maker *m)
     return grammar_choice(m->b, sizeof words / sizeof words[0], words);
 }
 
-/* A value that is no string. */
-static grammar_node value_of(const struct maker *m, const struct argument *a, size_t tool)
+/* A value that is no string. same: its types are those by which it is read, or it is JSON. */
+static grammar_node value_of(const struct maker *m,
+                             const struct argument *a,
+                             size_t tool,
+                             bool same)
 {
     const char *type = json_string_value(json_object_get(a->schema, "type"));
-    if (type && strcmp(type, "boolean") == 0 && !says_more(a->schema))
+    if (same && type && strcmp(type, "boolean") == 0 && !says_more(a->schema))
         return any_boolean(m);
-    if (!m->f->nested || !type || a->depth >= MAX_TAGS_DEPTH || says_more(a->schema))
+    if (!same || !m->f->nested || !type || a->depth >= MAX_TAGS_DEPTH || says_more(a->schema))
         return arguments_json(m, a, tool);
     if (strcmp(type, "array") == 0 && json_is_object(json_object_get(a->schema, "items")))
         return elements(m, a, tool);
@@ -240,14 +252,17 @@ grammar_node tags_any(const struct maker *m)
         m->b, SEQ(m->b, frame_pieces(m, f->key), key, open, value), 0, GRAMMAR_NO_LIMIT);
 }
 
-grammar_node tags_arguments(const struct maker *m, const struct arguments *a, size_t tool)
+grammar_node tags_arguments(const struct maker *m,
+                            const struct arguments *a,
+                            size_t tool,
+                            const json_t *all)
 {
-    grammar_node all = grammar_empty(m->b);
+    grammar_node node = grammar_empty(m->b);
     for (size_t i = 0; i < a->n; i++) {
-        grammar_node one = tagged_argument(m, &a->list[i], tool);
-        if (!a->list[i].required)
-            one = grammar_optional(m->b, one);
-        all = SEQ(m->b, all, one);
+        struct argument *own = &a->list[i];
+        own->read = json_object_get(all, own->key);
+        grammar_node one = tagged_argument(m, own, tool);
+        node = SEQ(m->b, node, own->required ? one : grammar_optional(m->b, one));
     }
-    return all;
+    return node;
 }

@@ -89,7 +89,7 @@ uint32_t reply_types(const json_t *root, const json_t *schema)
 
 bool reply_only_string(const json_t *root, const json_t *schema)
 {
-    return reply_types(root, schema) == 3; /* strings, and told so */
+    return reply_types(root, schema) == (TYPE_TOLD | TYPE_STRING);
 }
 
 /* Is v, which a value reads as, of a type that the schema asks for? */

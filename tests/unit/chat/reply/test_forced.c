@@ -1,0 +1,201 @@
+/* Values of forced calls come back as what their schema says of them, or the schema is refused. */
+#include "unit/grammar/harness.h"
+
+#include "base/buf.h"
+#include "chat/reply_grammar.h"
+
+#define QWEN(args) "<tool_call>\n<function=f>\n" args "</function>\n</tool_call>"
+#define QWEN_ARG(key, value) "<parameter=" key ">\n" value "\n</parameter>\n"
+#define M3 "]<]minimax[>["
+#define M3_TAG(name, value) M3 "<" name ">" value M3 "</" name ">"
+#define M3_CALL(args)                                                                              \
+    M3 "<tool_call>\n" M3 "<invoke name=\"f\">" args M3 "</invoke>\n" M3 "</tool_call>"
+
+/* The tool f with these parameters: JSON with ' for ". */
+static json_t *tool_of(const char *parameters)
+{
+    struct buf quoted = {0};
+    for (const char *s = parameters; *s; s++)
+        buf_char(&quoted, *s == '\'' ? '"' : *s);
+    json_t *schema = json_loadb(quoted.data, quoted.len, 0, NULL);
+    json_t *tools = json_pack("[{s:{s:s, s:o}}]", "function", "name", "f", "parameters", schema);
+    if (!tools)
+        fail_msg("%s", parameters);
+    buf_deinit(&quoted);
+    return tools;
+}
+
+/* What a call of the tool must be; NULL with *e. */
+static struct grammar *compile(const char *format, const json_t *tools, struct err_info *e)
+{
+    const struct reply_grammar r = {
+        .style = {reply_format_find(format), NULL}, .tools = tools, .required = true};
+    struct grammar_builder *b = grammar_builder_create("tools");
+    struct grammar *g = NULL;
+    grammar_node root = reply_grammar_build(&r, b);
+    enum err err = grammar_compile(b, root, w.vocab, &g, e);
+    assert_true(!err == (g != NULL));
+    grammar_builder_destroy(b);
+    return g;
+}
+
+static void on_event(void *ctx, const struct reply_event *ev)
+{
+    assert_true(ev->kind != REPLY_CONTENT);
+    if (ev->kind == REPLY_CALL_ARGUMENTS)
+        buf_add(ctx, ev->text, ev->n);
+}
+
+/* The arguments of the call. */
+static json_t *read_back(const char *format, const json_t *tools, const char *text)
+{
+    const struct reply_config cfg = {.style = {reply_format_find(format), NULL}, .tools = tools};
+    struct reply_parser *p = reply_create(&cfg);
+    struct buf arguments = {0};
+    reply_feed(p, text, strlen(text), on_event, &arguments);
+    reply_finish(p, false, on_event, &arguments);
+    reply_destroy(p);
+    json_t *v = json_loadb(arguments.data, arguments.len, 0, NULL);
+    buf_deinit(&arguments);
+    return v;
+}
+
+struct forced {
+    const char *format, *parameters;
+    const char *text; /* that conforms, or does not; NULL: the parameters are refused */
+    const char *want; /* what it is read back as, with ' for "; NULL: it does not conform */
+};
+
+static void check_case(const struct forced *c)
+{
+    json_t *tools = tool_of(c->parameters);
+    struct err_info e = {0};
+    struct grammar *g = compile(c->format, tools, &e);
+    if (!g != !c->text)
+        fail_msg("%s: %s: %s", c->format, c->parameters, g ? "it is taken" : e.text);
+    if (!c->text)
+        assert_non_null(strstr(e.text, "/tools/0/function/parameters"));
+    if (c->text && accepts(g, c->text) != (c->want != NULL))
+        fail_msg("%s: %s: %s", c->format, c->parameters, c->text);
+    if (c->want) {
+        struct buf quoted = {0};
+        for (const char *s = c->want; *s; s++)
+            buf_char(&quoted, *s == '\'' ? '"' : *s);
+        json_t *want = json_loadb(quoted.data, quoted.len, 0, NULL);
+        json_t *got = read_back(c->format, tools, c->text);
+        assert_non_null(want);
+        if (!json_equal(want, got))
+            fail_msg("%s: %s: %s", c->format, c->parameters, c->text);
+        json_decref(want);
+        json_decref(got);
+        buf_deinit(&quoted);
+    }
+    if (g)
+        grammar_release(g);
+    json_decref(tools);
+}
+
+#define CHECK_ALL(cases)                                                                           \
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)                                    \
+    check_case(&cases[i])
+
+/* Python's words stand where they are read as booleans; elsewhere they would be strings. */
+static void test_booleans(void **state)
+{
+    (void)state;
+    static const char plain[] = "{'properties':{'v':{'type':'boolean'}}}";
+    static const char both[] =
+        "{'properties':{'v':{'allOf':[{'type':'boolean'},{'description':'x'}]}}}";
+    static const char later[] = "{'allOf':[{'properties':{'v':{}}},{'properties':{'v':{'type':"
+                                "'boolean'}}}]}";
+    static const char options[] =
+        "{'anyOf':[{'properties':{'k':{'const':1},'v':{'type':'integer'}},'required':['k','v']},{"
+        "'properties':{'k':{'const':2},'v':{'type':'boolean'}},'required':['k','v']}]}";
+    static const char nested[] =
+        "{'properties':{'o':{'type':'object','properties':{'v':{'allOf':[{'type':'boolean'},{}]}}}}"
+        "}";
+    static const struct forced cases[] = {
+        {"qwen-xml", plain, QWEN(QWEN_ARG("v", "True")), "{'v':true}"},
+        {"qwen-xml", both, QWEN(QWEN_ARG("v", "True")), NULL},
+        {"qwen-xml", both, QWEN(QWEN_ARG("v", "true")), "{'v':true}"},
+        {"qwen-xml", later, QWEN(QWEN_ARG("v", "False")), NULL},
+        {"qwen-xml", later, QWEN(QWEN_ARG("v", "false")), "{'v':false}"},
+        {"qwen-xml", options, QWEN(QWEN_ARG("k", "2") QWEN_ARG("v", "True")), NULL},
+        {"qwen-xml", options, QWEN(QWEN_ARG("k", "2") QWEN_ARG("v", "true")), "{'k':2,'v':true}"},
+        {"minimax-m3", nested, M3_CALL(M3_TAG("o", M3_TAG("v", "True"))), NULL},
+        {"minimax-m3", nested, M3_CALL(M3_TAG("o", M3_TAG("v", "true"))), "{'o':{'v':true}}"},
+    };
+    CHECK_ALL(cases);
+}
+
+/* A value behind a reference is no string if what it refers to is none. */
+static void test_references(void **state)
+{
+    (void)state;
+    static const char schema[] =
+        "{'properties':{'v':{'anyOf':[{'$ref':'#/$defs/i'},{'type':'null'}]}},'$defs':{'i':{'type':"
+        "'integer'}}}";
+    static const struct forced cases[] = {
+        {"qwen-xml", schema, QWEN(QWEN_ARG("v", "words")), NULL},
+        {"qwen-xml", schema, QWEN(QWEN_ARG("v", "5")), "{'v':5}"},
+        {"qwen-xml", schema, QWEN(QWEN_ARG("v", "null")), "{'v':null}"},
+    };
+    CHECK_ALL(cases);
+}
+
+/* What is read by another option's types than its own is refused, also within values. */
+static void test_read_alike(void **state)
+{
+    (void)state;
+#define OPTIONS(a, b)                                                                              \
+    "{'anyOf':[{'properties':{'k':{'const':'A'},'o':" a "},'required':['k','o']},{'properties':{"  \
+    "'k':{'const':'B'},'o':" b "},'required':['k','o']}]}"
+#define MEMBER(type) "{'type':'object','properties':{'v':{'type':'" type "'}},'required':['v']}"
+#define TYPE(type) "{'type':'" type "'}"
+#define LIST(items) "{'type':'array','items':" items "}"
+    static const struct forced cases[] = {
+        {"qwen-xml", OPTIONS(TYPE("string"), TYPE("integer")), NULL, NULL},
+        {"qwen-xml", OPTIONS(TYPE("integer"), TYPE("string")), NULL, NULL},
+        {"qwen-xml",
+         OPTIONS(TYPE("number"), TYPE("integer")),
+         QWEN(QWEN_ARG("k", "B") QWEN_ARG("o", "7")),
+         "{'k':'B','o':7}"},
+        {"minimax-m3", OPTIONS(MEMBER("integer"), MEMBER("string")), NULL, NULL},
+        {"minimax-m3", OPTIONS(MEMBER("string"), MEMBER("integer")), NULL, NULL},
+        {"minimax-m3", OPTIONS(LIST(TYPE("string")), LIST(TYPE("integer"))), NULL, NULL},
+        {"minimax-m3",
+         OPTIONS(LIST(LIST(TYPE("string"))), LIST(LIST(TYPE("integer")))),
+         NULL,
+         NULL},
+        {"minimax-m3",
+         "{'properties':{'l':{'type':'array','items':{'allOf':[{'type':'string'},{}]}}}}",
+         NULL,
+         NULL},
+        {"minimax-m3",
+         OPTIONS(MEMBER("integer"), MEMBER("integer")),
+         M3_CALL(M3_TAG("k", "B") M3_TAG("o", M3_TAG("v", "1"))),
+         "{'k':'B','o':{'v':1}}"},
+        /* an object of which the reader does not know that it is one has no tags, but is JSON */
+        {"minimax-m3",
+         "{'properties':{'p':{'allOf':[{'type':'object'},{'properties':{'item':{'type':'string'}}}]"
+         "}}}",
+         M3_CALL(M3_TAG("p", M3_TAG("item", "x"))),
+         NULL},
+        {"minimax-m3",
+         "{'properties':{'p':{'allOf':[{'type':'object'},{'properties':{'item':{'type':'string'}}}]"
+         "}}}",
+         M3_CALL(M3_TAG("p", "{\"item\": \"x\"}")),
+         "{'p':{'item':'x'}}"},
+    };
+    CHECK_ALL(cases);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_booleans),
+        cmocka_unit_test(test_references),
+        cmocka_unit_test(test_read_alike),
+    };
+    return cmocka_run_group_tests(tests, world_create, world_destroy);
+}
