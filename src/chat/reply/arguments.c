@@ -27,6 +27,11 @@ grammar_node arguments_fail(const struct maker *m, size_t tool, const char *key,
     return grammar_fail(m->b, error);
 }
 
+grammar_node arguments_unwritable(const struct maker *m, size_t tool, const char *key)
+{
+    return arguments_fail(m, tool, key, "this name cannot be written in this model's calls");
+}
+
 /* A schema of a part, which may refer to definitions of the whole. */
 static json_t *with_definitions(const json_t *root, const json_t *part)
 {
@@ -228,7 +233,7 @@ static grammar_node any_key(const struct maker *m)
 static bool is_bare(const char *key)
 {
     size_t n = strspn(key, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-");
-    return n > 0 && key[n] == '\0';
+    return n > 0 && n <= REPLY_MAX_KEY && key[n] == '\0';
 }
 
 /* key=VALUE, or key:VALUE; values[n] by their arguments. */
@@ -247,7 +252,7 @@ static grammar_node keyed(const struct maker *m,
         const struct argument *one = &a->list[i];
         required[i] = one->required;
         if (!is_bare(one->key))
-            arguments_fail(m, tool, one->key, "this name cannot be written in this model's calls");
+            arguments_unwritable(m, tool, one->key);
         pairs[i] = SEQ(m->b,
                        grammar_literal(m->b, one->key, strlen(one->key)),
                        grammar_literal(m->b, equals, 1),

@@ -39,6 +39,8 @@ bool arguments_collect(const struct maker *m,
                        size_t tool,
                        struct arguments *out);
 void arguments_deinit(const struct arguments *a);
+/* The grammar fails: no call can have an argument of this name. */
+grammar_node arguments_unwritable(const struct maker *m, size_t tool, const char *key);
 /* A number of the schema's, at most 10000; `absent` where there is none. */
 uint32_t arguments_count(const json_t *schema, const char *key, uint32_t absent);
 /* The argument as JSON. */

@@ -22,6 +22,7 @@
 
 #define REPLY_MAX_NAME 128 /* bytes of a tool's name */
 #define REPLY_MAX_HEAD 512 /* bytes between an opening mark and the arguments; of space there */
+#define REPLY_MAX_KEY 512  /* bytes of a key without quotes */
 #define REPLY_MAX_MARKS 8
 #define REPLY_MAX_DROPS 4
 #define REPLY_MAX_VALUE_OPEN 7

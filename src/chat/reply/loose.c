@@ -13,7 +13,6 @@
 #include <string.h>
 
 enum at { BEFORE, IN_NAME, AT_KEY, IN_KEY, AT_VALUE, IN_WORD, IN_STRING, AT_COMMA, AFTER };
-enum { MAX_KEY = 512 }; /* bytes of a bare key: not more of them than that wait for their colon */
 
 static const struct loose_spec *spec_of(const struct reply_parser *p)
 {
@@ -554,7 +553,7 @@ static bool key_byte(struct reply_parser *p, char c)
         return loose_byte(p, c);
     }
     bool goes_on = is_word(c) || reply_is_space(c) || (!call && c != '}' && c != ',');
-    if (!goes_on || l->word.len >= MAX_KEY)
+    if (!goes_on || l->word.len >= REPLY_MAX_KEY)
         return broken(p);
     buf_char(&l->word, c);
     return true;

@@ -97,7 +97,28 @@ static grammar_node behind_value(const struct maker *m, const struct argument *a
                grammar_literal(m->b, ">", 1));
 }
 
-static grammar_node key_of(const struct maker *m, const char *key)
+/* Is a tag with this name read as one of an argument? (nested.c) */
+static bool can_be_tag(const struct maker *m, const char *key)
+{
+    const size_t n_around = strlen(m->f->value_end[0]) + 2; /* < and > */
+    return key[0] && key[0] != '/' && strncmp(key, "invoke ", 7) != 0 && !strpbrk(key, ">\n") &&
+           strlen(key) + n_around <= REPLY_MAX_HEAD;
+}
+
+/* Is the text of a key read whole, up to what closes keys? (tagged.c) */
+static bool can_be_key(const struct maker *m, const struct buf *text)
+{
+    const struct tagged_spec *spec = m->r->style.format->spec;
+    struct buf all = {0};
+    buf_add(&all, text->data, text->len);
+    buf_str(&all, spec->key_close);
+    const bool ok = strstr(buf_cstr(&all), spec->key_close) == all.data + text->len &&
+                    all.len <= REPLY_MAX_HEAD;
+    buf_deinit(&all);
+    return ok;
+}
+
+static grammar_node key_of(const struct maker *m, const char *key, size_t tool)
 {
     struct buf text = {0};
     for (const char *s = key; *s; s++) {
@@ -106,7 +127,9 @@ static grammar_node key_of(const struct maker *m, const char *key)
         else
             buf_char(&text, *s);
     }
-    grammar_node node = grammar_literal(m->b, buf_cstr(&text), text.len);
+    const bool ok = m->f->nested ? can_be_tag(m, key) : can_be_key(m, &text);
+    grammar_node node =
+        ok ? grammar_literal(m->b, buf_cstr(&text), text.len) : arguments_unwritable(m, tool, key);
     buf_deinit(&text);
     return node;
 }
@@ -149,7 +172,7 @@ static grammar_node tagged_argument(const struct maker *m, const struct argument
                     frame_piece(m, m->f->value_end[0]));
     return SEQ(m->b,
                frame_pieces(m, m->f->key),
-               key_of(m, a->key),
+               key_of(m, a->key, tool),
                frame_pieces(m, text ? m->f->text : m->f->json),
                value,
                behind_value(m, a));

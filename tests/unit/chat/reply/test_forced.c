@@ -190,12 +190,113 @@ static void test_read_alike(void **state)
     CHECK_ALL(cases);
 }
 
+/* Can the format's calls have an argument of this name? Then one is read back. */
+static bool takes_key(const char *format, const char *key)
+{
+    json_t *tools = json_pack("[{s:{s:s, s:{s:{s:{s:[i]}}, s:[s], s:b}}}]",
+                              "function",
+                              "name",
+                              "f",
+                              "parameters",
+                              "properties",
+                              key,
+                              "enum",
+                              5,
+                              "required",
+                              key,
+                              "additionalProperties",
+                              0);
+    struct err_info e = {0};
+    struct grammar *g = compile(format, tools, &e);
+    static char text[8000];
+    size_t n;
+    uint64_t seed = 7;
+    if (g && !random_answer(g, &seed, 4000, text, sizeof text, &n))
+        fail_msg("%s: %s: no end", format, key);
+    json_t *got = g ? read_back(format, tools, text) : NULL;
+    if (g && json_integer_value(json_object_get(got, key)) != 5)
+        fail_msg("%s: %s", format, text);
+    if (!g)
+        assert_non_null(strstr(e.text, "this name cannot be written in this model's calls"));
+    if (g)
+        grammar_release(g);
+    json_decref(got);
+    json_decref(tools);
+    return g != NULL;
+}
+
+/* A name that the reader would not read whole is refused; all others come back. */
+static void test_keys(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *key, *refused; /* by these formats alone, spaces around each */
+    } cases[] = {
+        {"a>b", " qwen-xml seed minimax-m3 "},
+        {"a\"b", " deepseek-v3.2 deepseek-v4 "},
+        {"a\">b", " qwen-xml seed minimax minicpm muse minimax-m3 deepseek-v3.2 deepseek-v4 "},
+        {"a</arg_key>", " glm qwen-xml seed minimax-m3 "},
+        {"a</arg_key:opensource>", " hy3 qwen-xml seed minimax-m3 "},
+        {"a<b&quot;", " "},
+        {"a\nb", " minimax-m3 "},
+        {"", " minimax-m3 "},
+        {"/x", " minimax-m3 "},
+        {"invoke name=x", " minimax-m3 "},
+        {"item", " "},
+    };
+    static const char *const tags[] = {"qwen-xml",
+                                       "glm",
+                                       "minimax",
+                                       "deepseek-v3.2",
+                                       "deepseek-v4",
+                                       "seed",
+                                       "minicpm",
+                                       "hy3",
+                                       "kimi-k3",
+                                       "minimax-m3",
+                                       "muse"};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        for (size_t k = 0; k < sizeof tags / sizeof tags[0]; k++) {
+            char word[32];
+            snprintf(word, sizeof word, " %s ", tags[k]);
+            if (takes_key(tags[k], cases[i].key) == (strstr(cases[i].refused, word) != NULL))
+                fail_msg("%s: %s", tags[k], cases[i].key);
+        }
+}
+
+/* Readers wait for the end of a key up to a bound. */
+static void test_long_keys(void **state)
+{
+    (void)state;
+    static const char *const formats[] = {
+        "qwen-xml", "hy3", "minimax-m3", "olmo3", "lfm2", "gemma", "functiongemma"};
+    char key[601];
+    for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++) {
+        bool before = true;
+        for (size_t n = 480; n <= 520; n++) {
+            memset(key, 'k', n);
+            key[n] = '\0';
+            const bool now = takes_key(formats[i], key);
+            assert_true(before || !now);
+            before = now;
+        }
+        assert_false(before);
+        memset(key, 'k', 600);
+        key[600] = '\0';
+        assert_false(takes_key(formats[i], key));
+        key[480] = '\0';
+        assert_true(takes_key(formats[i], key));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_booleans),
         cmocka_unit_test(test_references),
         cmocka_unit_test(test_read_alike),
+        cmocka_unit_test(test_keys),
+        cmocka_unit_test(test_long_keys),
     };
     return cmocka_run_group_tests(tests, world_create, world_destroy);
 }
