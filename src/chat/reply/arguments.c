@@ -112,6 +112,16 @@ bool arguments_counts_fit(const json_t *schema)
              json_object_size(json_object_get(schema, "patternProperties")) == 0));
 }
 
+static grammar_node fail_bounds(const struct maker *m, size_t tool)
+{
+    return arguments_fail(
+        m,
+        tool,
+        NULL,
+        "minProperties, maxProperties, propertyNames and patternProperties are not supported "
+        "with this model's calls");
+}
+
 bool arguments_collect(const struct maker *m,
                        const json_t *schema,
                        size_t tool,
@@ -119,16 +129,12 @@ bool arguments_collect(const struct maker *m,
 {
     const json_t *properties = json_object_get(schema, "properties");
     const json_t *required = json_object_get(schema, "required");
+    const json_t *others = json_object_get(schema, "additionalProperties");
     const char *key;
     json_t *v;
     *out = (struct arguments){0};
     if (!arguments_counts_fit(schema)) {
-        arguments_fail(
-            m,
-            tool,
-            NULL,
-            "minProperties, maxProperties, propertyNames and patternProperties are not supported "
-            "with this model's calls");
+        fail_bounds(m, tool);
         return false;
     }
     if ((uint64_t)json_object_size(properties) * json_array_size(required) > MAX_COMPARED) {
@@ -152,11 +158,14 @@ bool arguments_collect(const struct maker *m,
         const char *name = json_string_value(json_array_get(required, i));
         if (!name || json_object_get(properties, name))
             continue;
-        if (json_is_false(json_object_get(schema, "additionalProperties"))) {
+        if (json_is_false(others)) {
             arguments_fail(m, tool, name, "it is required, but no such argument may be");
             return false;
         }
-        add(out, name, json_object(), true);
+        json_t *flat = others ? arguments_merged(m, schema, others, "") : json_object();
+        if (!flat)
+            return false;
+        add(out, name, flat, true);
     }
     return grammar_builder_error(m->b, NULL) == OK;
 }
@@ -320,6 +329,20 @@ static grammar_node gemma_member(const struct maker *m, const struct argument *a
     return gemma_of(m, a->schema, tool, a->depth);
 }
 
+/* An object of which no member is named: what others may be, all are. */
+static grammar_node gemma_map(const struct maker *m, const json_t *s, size_t tool, uint32_t depth)
+{
+    json_t *others = json_object_get(s, "additionalProperties");
+    if (arguments_count(s, "minProperties", 0) > 0 || json_object_get(s, "maxProperties") ||
+        json_object_get(s, "propertyNames") ||
+        json_object_size(json_object_get(s, "patternProperties")) > 0)
+        return fail_bounds(m, tool);
+    json_t *flat = others ? arguments_merged(m, s, others, "") : NULL;
+    grammar_node value = flat ? gemma_of(m, flat, tool, depth + 1) : any_gemma(m);
+    json_decref(flat);
+    return gemma_dict(m, value);
+}
+
 static int by_key(const void *a, const void *b)
 {
     const char *x = ((const struct argument *)a)->key, *y = ((const struct argument *)b)->key;
@@ -423,8 +446,9 @@ static grammar_node gemma_type(
 {
     char where[64];
     if (strcmp(type, "object") == 0)
-        return json_object_get(s, "properties") ? gemma_object(m, s, tool, depth)
-                                                : gemma_dict(m, any_gemma(m));
+        return json_object_get(s, "properties") || json_array_size(json_object_get(s, "required"))
+                   ? gemma_object(m, s, tool, depth)
+                   : gemma_map(m, s, tool, depth);
     if (strcmp(type, "array") == 0)
         return gemma_array(m, s, tool, depth);
     if (strcmp(type, "string") == 0) {

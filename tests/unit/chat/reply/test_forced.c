@@ -190,6 +190,41 @@ static void test_read_alike(void **state)
     CHECK_ALL(cases);
 }
 
+/* What is not described by its name is kept to what the schema says of all others. */
+static void test_others(void **state)
+{
+    (void)state;
+#define INSIDE(rest) "{'properties':{'o':{'type':'object'" rest "}}}"
+#define OTHERS "'additionalProperties':{'type':'integer'}"
+#define GEMMA(value) "<|tool_call>call:f{o:" value "}<tool_call|>"
+    static const char more[] = "{'required':['n']," OTHERS "}";
+    static const struct forced cases[] = {
+        {"gemma", INSIDE(""), GEMMA("{a:true}"), "{'o':{'a':true}}"},
+        {"gemma", INSIDE("," OTHERS), GEMMA("{a:1,b:2}"), "{'o':{'a':1,'b':2}}"},
+        {"gemma", INSIDE("," OTHERS), GEMMA("{a:true}"), NULL},
+        {"gemma",
+         INSIDE(",'additionalProperties':{'type':'array','items':{'type':'boolean'}}"),
+         GEMMA("{a:[true]}"),
+         "{'o':{'a':[true]}}"},
+        {"gemma", INSIDE(",'additionalProperties':false"), GEMMA("{}"), "{'o':{}}"},
+        {"gemma", INSIDE(",'additionalProperties':false"), GEMMA("{a:1}"), NULL},
+        {"gemma",
+         INSIDE(",'additionalProperties':true,'minProperties':0"),
+         GEMMA("{a:1}"),
+         "{'o':{'a':1}}"},
+        {"gemma", INSIDE(",'required':['a']"), GEMMA("{a:1}"), "{'o':{'a':1}}"},
+        {"gemma", INSIDE(",'required':['a']"), GEMMA("{}"), NULL},
+        {"gemma", INSIDE(",'minProperties':2"), NULL, NULL},
+        {"gemma", INSIDE(",'maxProperties':2"), NULL, NULL},
+        {"gemma", INSIDE(",'propertyNames':{'pattern':'^a'}"), NULL, NULL},
+        {"gemma", INSIDE(",'patternProperties':{'^a':{'type':'integer'}}"), NULL, NULL},
+        {"qwen-xml", more, QWEN(QWEN_ARG("n", "1")), "{'n':1}"},
+        {"qwen-xml", more, QWEN(QWEN_ARG("n", "one")), NULL},
+        {"olmo3", more, "<function_calls>f(n=true)</function_calls>", NULL},
+    };
+    CHECK_ALL(cases);
+}
+
 /* Can the format's calls have an argument of this name? Then one is read back. */
 static bool takes_key(const char *format, const char *key)
 {
@@ -295,6 +330,7 @@ int main(void)
         cmocka_unit_test(test_booleans),
         cmocka_unit_test(test_references),
         cmocka_unit_test(test_read_alike),
+        cmocka_unit_test(test_others),
         cmocka_unit_test(test_keys),
         cmocka_unit_test(test_long_keys),
     };
