@@ -180,7 +180,8 @@ static grammar_node tagged_argument(const struct maker *m, const struct argument
 
 /* ---- tags within values ---- */
 
-enum { MAX_TAGS_DEPTH = 4 }; /* what is deeper is JSON: a schema may refer to itself */
+/* What is deeper is JSON: a schema may refer to itself. So it does most where members may lack. */
+enum { MAX_TAGS_DEPTH = 4, MAX_NULL_DEPTH = 2 };
 
 /* Does the schema say of a value what tags cannot be kept to? */
 static bool says_more(const json_t *schema)
@@ -241,16 +242,13 @@ static grammar_node any_boolean(const struct maker *m)
     return grammar_choice(m->b, sizeof words / sizeof words[0], words);
 }
 
-/* A value that is no string. same: its types are those by which it is read, or it is JSON. */
-static grammar_node value_of(const struct maker *m,
-                             const struct argument *a,
-                             size_t tool,
-                             bool same)
+/* A value of one type, which is no string and by which it is read. */
+static grammar_node typed_value(const struct maker *m, const struct argument *a, size_t tool)
 {
     const char *type = json_string_value(json_object_get(a->schema, "type"));
-    if (same && type && strcmp(type, "boolean") == 0 && !says_more(a->schema))
+    if (type && strcmp(type, "boolean") == 0 && !says_more(a->schema))
         return any_boolean(m);
-    if (!same || !m->f->nested || !type || a->depth >= MAX_TAGS_DEPTH || says_more(a->schema))
+    if (!m->f->nested || !type || a->depth >= MAX_TAGS_DEPTH || says_more(a->schema))
         return arguments_json(m, a, tool);
     if (strcmp(type, "array") == 0 && json_is_object(json_object_get(a->schema, "items")))
         return elements(m, a, tool);
@@ -258,6 +256,51 @@ static grammar_node value_of(const struct maker *m,
         arguments_counts_fit(a->schema))
         return members(m, a, tool);
     return arguments_json(m, a, tool);
+}
+
+static bool is_null(const json_t *type)
+{
+    return json_is_string(type) && strcmp(json_string_value(type), "null") == 0;
+}
+
+/* Of a type, or an option, or null the one that is not null, new; else NULL. */
+static json_t *beside_null(const struct maker *m, const json_t *schema)
+{
+    const json_t *types = json_object_get(schema, "type");
+    json_t *found = NULL;
+    if (json_array_size(types) == 2 && !says_more(schema)) {
+        const bool first = is_null(json_array_get(types, 0));
+        if (!first && !is_null(json_array_get(types, 1)))
+            return NULL;
+        found = json_copy((json_t *)schema);
+        json_object_set(found, "type", json_array_get(types, first));
+    } else if (json_object_get(schema, "anyOf") || json_object_get(schema, "oneOf")) {
+        json_t *list = arguments_options(m, schema, schema, "");
+        for (size_t i = 0; json_array_size(list) == 2 && i < 2 && !found; i++) {
+            const json_t *other = json_array_get(list, 1 - i);
+            if (is_null(json_object_get(other, "type")) && !says_more(other))
+                found = json_incref(json_array_get(list, i));
+        }
+        json_decref(list);
+    }
+    return found;
+}
+
+/* A value that is no string. same: its types are those by which it is read, or it is JSON. */
+static grammar_node value_of(const struct maker *m,
+                             const struct argument *a,
+                             size_t tool,
+                             bool same)
+{
+    if (!same)
+        return arguments_json(m, a, tool);
+    struct argument other = *a;
+    other.schema = a->depth < MAX_NULL_DEPTH ? beside_null(m, a->schema) : NULL;
+    if (!other.schema)
+        return typed_value(m, a, tool);
+    grammar_node node = typed_value(m, &other, tool);
+    json_decref(other.schema);
+    return grammar_alt(m->b, 2, (grammar_node[]){node, grammar_literal(m->b, "null", 4)});
 }
 
 grammar_node tags_any(const struct maker *m)

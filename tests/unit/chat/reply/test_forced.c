@@ -190,6 +190,40 @@ static void test_read_alike(void **state)
     CHECK_ALL(cases);
 }
 
+/* What may also be null is written as templates write it without. */
+static void test_null(void **state)
+{
+    (void)state;
+    static const char schema[] =
+        "{'properties':{'l':{'type':['array','null'],'items':{'type':'integer'}},'o':{'anyOf':[{"
+        "'$ref':'#/$defs/o'},{'type':'null'}]},'b':{'type':['null','boolean']},'e':{'type':["
+        "'boolean','null'],'enum':[true]}},'$defs':{'o':{'type':'object','properties':{'k':{'type':"
+        "'integer'}}}}}";
+#define NODE "{'anyOf':[{'$ref':'#/$defs/n'},{'type':'null'}]}"
+    static const char tree[] =
+        "{'properties':{'a':" NODE "},'$defs':{'n':{'type':'object','properties':{'a':" NODE
+        ",'b':" NODE ",'c':" NODE ",'d':" NODE ",'e':" NODE ",'f':" NODE ",'g':" NODE "}}}}";
+    static const struct forced cases[] = {
+        {"minimax-m3",
+         schema,
+         M3_CALL(M3_TAG("l", M3_TAG("item", "1")) M3_TAG("o", M3_TAG("k", "2"))),
+         "{'l':[1],'o':{'k':2}}"},
+        {"minimax-m3",
+         schema,
+         M3_CALL(M3_TAG("l", "null") M3_TAG("o", "null") M3_TAG("b", "True")),
+         "{'l':null,'o':null,'b':true}"},
+        {"minimax-m3", schema, M3_CALL(M3_TAG("l", "") M3_TAG("o", "")), "{'l':[],'o':{}}"},
+        {"minimax-m3", schema, M3_CALL(M3_TAG("l", M3_TAG("item", "x"))), NULL},
+        {"minimax-m3", schema, M3_CALL(M3_TAG("o", M3_TAG("k", "x"))), NULL},
+        {"minimax-m3", tree, M3_CALL(M3_TAG("a", "null")), "{'a':null}"},
+        {"qwen-xml", schema, QWEN(QWEN_ARG("b", "True")), "{'b':true}"},
+        {"qwen-xml", schema, QWEN(QWEN_ARG("b", "null")), "{'b':null}"},
+        {"qwen-xml", schema, QWEN(QWEN_ARG("e", "null")), NULL},
+        {"qwen-xml", schema, QWEN(QWEN_ARG("o", "{\"k\": 1}")), "{'o':{'k':1}}"},
+    };
+    CHECK_ALL(cases);
+}
+
 /* What is not described by its name is kept to what the schema says of all others. */
 static void test_others(void **state)
 {
@@ -330,6 +364,7 @@ int main(void)
         cmocka_unit_test(test_booleans),
         cmocka_unit_test(test_references),
         cmocka_unit_test(test_read_alike),
+        cmocka_unit_test(test_null),
         cmocka_unit_test(test_others),
         cmocka_unit_test(test_keys),
         cmocka_unit_test(test_long_keys),
