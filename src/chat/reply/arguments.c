@@ -61,7 +61,8 @@ json_t *arguments_merged(const struct maker *m,
     return flat;
 }
 
-json_t *arguments_options(const struct maker *m,
+/* The part's options likewise, new: one where it has none. NULL with an error. */
+static json_t *options_of(const struct maker *m,
                           const json_t *root,
                           const json_t *part,
                           const char *at)
@@ -429,7 +430,7 @@ static grammar_node gemma_options(const struct maker *m,
                                   size_t tool,
                                   uint32_t depth)
 {
-    json_t *list = arguments_options(m, s, s, "");
+    json_t *list = options_of(m, s, s, "");
     size_t n = json_array_size(list);
     grammar_node *nodes = mem_zalloc(n + 1, sizeof *nodes);
     for (size_t i = 0; i < n; i++)
@@ -523,7 +524,7 @@ static grammar_node by_options(const struct maker *m, const json_t *schema, size
 {
     char where[64];
     snprintf(where, sizeof where, "/tools/%zu/function/parameters", tool);
-    json_t *list = arguments_options(m, schema, schema, where);
+    json_t *list = options_of(m, schema, schema, where);
     size_t n = json_array_size(list);
     json_t *all = reply_all_properties(m->schema, m->schema);
     grammar_node *nodes = mem_zalloc(n + 1, sizeof *nodes);

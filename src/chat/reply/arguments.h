@@ -30,11 +30,6 @@ json_t *arguments_merged(const struct maker *m,
                          const json_t *root,
                          const json_t *part,
                          const char *at);
-/* The part's options likewise, new: one where it has none. NULL with an error. */
-json_t *arguments_options(const struct maker *m,
-                          const json_t *root,
-                          const json_t *part,
-                          const char *at);
 /* Does nothing bound the members but what each of them says? */
 bool arguments_counts_fit(const json_t *schema);
 /* The properties in their order, then those that are required and not described. False, with an

@@ -263,27 +263,45 @@ static bool is_null(const json_t *type)
     return json_is_string(type) && strcmp(json_string_value(type), "null") == 0;
 }
 
-/* Of a type, or an option, or null the one that is not null, new; else NULL. */
+/* The other of two options, with what the schema says beside them, where one is null; new. */
+static json_t *option_beside_null(const struct maker *m, const json_t *schema)
+{
+    const char *key = json_object_get(schema, "anyOf") ? "anyOf" : "oneOf";
+    json_t *list = json_object_get(schema, key), *rest = json_copy((json_t *)schema);
+    json_t *found = NULL;
+    json_object_del(rest, key);
+    for (size_t i = 0; json_array_size(list) == 2 && i < 2 && !found; i++) {
+        const json_t *null = json_array_get(list, i);
+        if (!is_null(json_object_get(null, "type")) || says_more(null) || says_more(rest) ||
+            json_object_get(rest, "type"))
+            continue;
+        json_t *both = json_pack("{s:[O,O]}", "allOf", rest, json_array_get(list, 1 - i));
+        found = arguments_merged(m, schema, both, "");
+        json_decref(both);
+    }
+    json_decref(rest);
+    return found;
+}
+
+/* Where a value is of one type or null, its schema without null, new; else NULL. */
 static json_t *beside_null(const struct maker *m, const json_t *schema)
 {
     const json_t *types = json_object_get(schema, "type");
-    json_t *found = NULL;
+    json_t *found;
     if (json_array_size(types) == 2 && !says_more(schema)) {
         const bool first = is_null(json_array_get(types, 0));
         if (!first && !is_null(json_array_get(types, 1)))
             return NULL;
         found = json_copy((json_t *)schema);
         json_object_set(found, "type", json_array_get(types, first));
-    } else if (json_object_get(schema, "anyOf") || json_object_get(schema, "oneOf")) {
-        json_t *list = arguments_options(m, schema, schema, "");
-        for (size_t i = 0; json_array_size(list) == 2 && i < 2 && !found; i++) {
-            const json_t *other = json_array_get(list, 1 - i);
-            if (is_null(json_object_get(other, "type")) && !says_more(other))
-                found = json_incref(json_array_get(list, i));
-        }
-        json_decref(list);
+    } else {
+        found = option_beside_null(m, schema);
     }
-    return found;
+    const json_t *type = json_object_get(found, "type");
+    if (json_is_string(type) && !is_null(type))
+        return found;
+    json_decref(found);
+    return NULL;
 }
 
 /* A value that is no string. same: its types are those by which it is read, or it is JSON. */

@@ -215,6 +215,11 @@ static void test_null(void **state)
         {"minimax-m3", schema, M3_CALL(M3_TAG("l", "") M3_TAG("o", "")), "{'l':[],'o':{}}"},
         {"minimax-m3", schema, M3_CALL(M3_TAG("l", M3_TAG("item", "x"))), NULL},
         {"minimax-m3", schema, M3_CALL(M3_TAG("o", M3_TAG("k", "x"))), NULL},
+        {"minimax-m3",
+         "{'properties':{'o':{'type':'object','anyOf':[{'properties':{'k':{'type':'integer'}}},{"
+         "'type':'null'}]}}}",
+         M3_CALL(M3_TAG("o", "null")),
+         NULL},
         {"minimax-m3", tree, M3_CALL(M3_TAG("a", "null")), "{'a':null}"},
         {"qwen-xml", schema, QWEN(QWEN_ARG("b", "True")), "{'b':true}"},
         {"qwen-xml", schema, QWEN(QWEN_ARG("b", "null")), "{'b':null}"},
@@ -222,6 +227,26 @@ static void test_null(void **state)
         {"qwen-xml", schema, QWEN(QWEN_ARG("o", "{\"k\": 1}")), "{'o':{'k':1}}"},
     };
     CHECK_ALL(cases);
+}
+
+/* More options beside null than a tool's root may have are options of a value all the same. */
+static void test_many_beside_null(void **state)
+{
+    (void)state;
+    struct buf schema = {0};
+    buf_str(&schema,
+            "{'properties':{'v':{'anyOf':[{'$ref':'#/$defs/v'},{'type':'null'}]}},'$defs':{'v':{"
+            "'anyOf':[{'type':'boolean'}");
+    for (int i = 0; i < 300; i++)
+        buf_printf(&schema, ",{'const':%d}", i);
+    buf_str(&schema, "]}}}");
+    const struct forced cases[] = {
+        {"minimax-m3", buf_cstr(&schema), M3_CALL(M3_TAG("v", "299")), "{'v':299}"},
+        {"minimax-m3", buf_cstr(&schema), M3_CALL(M3_TAG("v", "null")), "{'v':null}"},
+        {"minimax-m3", buf_cstr(&schema), M3_CALL(M3_TAG("v", "300")), NULL},
+    };
+    CHECK_ALL(cases);
+    buf_deinit(&schema);
 }
 
 /* What is not described by its name is kept to what the schema says of all others. */
@@ -365,6 +390,7 @@ int main(void)
         cmocka_unit_test(test_references),
         cmocka_unit_test(test_read_alike),
         cmocka_unit_test(test_null),
+        cmocka_unit_test(test_many_beside_null),
         cmocka_unit_test(test_others),
         cmocka_unit_test(test_keys),
         cmocka_unit_test(test_long_keys),
