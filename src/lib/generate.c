@@ -103,10 +103,8 @@ static struct weir_request default_request(void)
 
 void weir_request_init_size(struct weir_request *r, size_t size)
 {
-    struct weir_request all = default_request();
-    all.size = size;
-    memset(r, 0, size);
-    memcpy(r, &all, size < sizeof all ? size : sizeof all);
+    const struct weir_request all = default_request();
+    lib_init_options(r, size, &all, sizeof all);
 }
 
 static enum err read_sampling(const struct weir_request *q,

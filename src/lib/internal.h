@@ -56,6 +56,8 @@ struct weir_generation {
 locale_t lib_use_point(void);
 /* Fill *e, if not NULL. */
 enum weir_status lib_status(enum err err, const struct err_info *from, struct weir_error *e);
+/* The defaults in own[n], as whoever has room for `size` bytes knows them. */
+void lib_init_options(void *to, size_t size, const void *own, size_t n);
 /* Options of `size` bytes, as whoever made them knows them, over the defaults in own[n]. */
 enum err lib_take_options(void *own, size_t n, const void *given, size_t size, struct err_info *e)
     WEIR_MUST_USE;

@@ -35,6 +35,13 @@ enum weir_status lib_status(enum err err, const struct err_info *from, struct we
     return status;
 }
 
+void lib_init_options(void *to, size_t size, const void *own, size_t n)
+{
+    memset(to, 0, size);
+    memcpy(to, own, size < n ? size : n);
+    memcpy(to, &size, size < sizeof size ? size : sizeof size); /* the first field */
+}
+
 enum err lib_take_options(void *own, size_t n, const void *given, size_t size, struct err_info *e)
 {
     if (size < sizeof size || size > n)
@@ -88,10 +95,8 @@ static struct weir_options default_options(void)
 
 void weir_options_init_size(struct weir_options *o, size_t size)
 {
-    struct weir_options all = default_options();
-    all.size = size;
-    memset(o, 0, size);
-    memcpy(o, &all, size < sizeof all ? size : sizeof all);
+    const struct weir_options all = default_options();
+    lib_init_options(o, size, &all, sizeof all);
 }
 
 static enum err read_config(const struct weir_options *o,
