@@ -16,11 +16,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { BLOCK_TOKENS = 16, CHUNK_ROWS = 512, MAX_TOKENS = 1 << 20, MAX_BATCH = 1024 };
+enum {
+    BLOCK_TOKENS = 16,
+    MAX_TOKENS = 1 << 20,
+    MAX_BATCH = 1024,
+    MAX_STEP = 1 << 16,
+    KEY_STEP = 0x2000, /* --batch-tokens has no letter */
+};
 
 struct options {
     struct cli_model model;
-    uint32_t n_prefill, n_decode, n_repeat;
+    uint32_t n_prefill, n_decode, n_repeat, batch_tokens;
     uint32_t *batches, *depths;
     uint32_t n_batches, n_depths;
     bool json;
@@ -29,6 +35,7 @@ struct options {
 static const struct argp_option options[] = {
     CLI_MODEL_OPTIONS("f16"),
     {"prefill", 'p', "N", 0, "prompt tokens of the prefill test (default 256)", 0},
+    {"batch-tokens", KEY_STEP, "N", 0, "tokens of a prompt in one step (default 512)", 0},
     {"decode", 'n', "N", 0, "tokens a stream of each decode test (default 32)", 0},
     {"batch", 'b', "LIST", 0, "streams that decode at once (default 1,8,32)", 0},
     {"depth", 'd', "LIST", 0, "positions each stream holds already (default 0,1500)", 0},
@@ -43,6 +50,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
     switch (key) {
     case 'p':
         o->n_prefill = (uint32_t)cli_number(s, "--prefill", arg, 0, MAX_TOKENS);
+        return 0;
+    case KEY_STEP:
+        o->batch_tokens = (uint32_t)cli_number(s, "--batch-tokens", arg, 1, MAX_STEP);
         return 0;
     case 'n':
         o->n_decode = (uint32_t)cli_number(s, "--decode", arg, 0, MAX_TOKENS);
@@ -196,9 +206,10 @@ static enum err run_batch(struct bench *b, const struct batch *x, struct err_inf
 
 static enum err prefill_once(struct bench *b, uint32_t n, struct err_info *e)
 {
-    for (uint32_t pos = 0; pos < n; pos += CHUNK_ROWS) {
+    const uint32_t chunk = b->o->batch_tokens;
+    for (uint32_t pos = 0; pos < n; pos += chunk) {
         struct batch x = empty_batch(b);
-        const uint32_t here = n - pos < CHUNK_ROWS ? n - pos : CHUNK_ROWS;
+        const uint32_t here = n - pos < chunk ? n - pos : chunk;
         push_seq(b, &x, 0, pos, here, pos + here == n);
         enum err err = run_batch(b, &x, e);
         if (err)
@@ -217,7 +228,7 @@ static enum err make_depth(struct bench *b, uint32_t batch, uint32_t depth, stru
     for (uint32_t pos = 0; pos < depth; pos += BLOCK_TOKENS) {
         for (uint32_t s = 0; s < batch; s++) {
             push_seq(b, &x, s, pos, 1, false);
-            if (x.n_rows < CHUNK_ROWS && !(recurrent && s + 1 == batch))
+            if (x.n_rows < b->o->batch_tokens && !(recurrent && s + 1 == batch))
                 continue;
             enum err err = run_batch(b, &x, e);
             if (err)
@@ -388,7 +399,7 @@ static double prefill_seconds(const struct bench *b, uint32_t n)
     const struct cost stored = cost_of(b->m, plan_last_storing(b->m) + 1, n);
     const struct cost layers = cost_of(b->m, to_logits, n), all = cost_of(b->m, b->m->n_ops, n);
     const double a = compute_seconds(b, &stored), z = compute_seconds(b, &layers);
-    const uint32_t behind = b->backend->ops->gpu_stats ? (n - 1) % CHUNK_ROWS + 1 : 1;
+    const uint32_t behind = b->backend->ops->gpu_stats ? (n - 1) % b->o->batch_tokens + 1 : 1;
     return n * a + behind * (z - a) + compute_seconds(b, &all) - z;
 }
 
@@ -489,7 +500,7 @@ static enum err open_backend(struct bench *b, struct err_info *e)
     for (uint32_t i = 0; i < b->o->n_batches; i++)
         max_batch = b->o->batches[i] > max_batch ? b->o->batches[i] : max_batch;
     b->n_blocks = blocks_needed(b);
-    const uint32_t rows = max_batch > CHUNK_ROWS ? max_batch : CHUNK_ROWS;
+    const uint32_t rows = max_batch > b->o->batch_tokens ? max_batch : b->o->batch_tokens;
     struct backend_config cfg = {
         .device = b->o->model.device,
         .n_threads = b->o->model.n_threads,
@@ -580,8 +591,11 @@ static enum err bench_all(struct bench *b, struct err_info *e)
 
 int cmd_bench(int argc, char **argv)
 {
-    struct options o = {
-        .model = cli_model_default(KV_F16), .n_prefill = 256, .n_decode = 32, .n_repeat = 3};
+    struct options o = {.model = cli_model_default(KV_F16),
+                        .n_prefill = 256,
+                        .n_decode = 32,
+                        .n_repeat = 3,
+                        .batch_tokens = 512};
     log_set_level(LOG_WARN);
     static const struct argp argp = {options, parse_option, NULL, doc, NULL, NULL, NULL};
     cli_parse(&argp, argc, argv, &o);

@@ -47,7 +47,8 @@ def test_help_has_examples(command):
     ["serve", "--max-running", "0"], ["serve", "stray"], ["logits", "-m", NANO],
     ["logits", "-m", NANO, "--tokens", "1", "--rows", "x"], ["run", "--temperature", "9"],
     ["run", "--raw", "-s", "Be short.", "-p", "x"],
-    ["bench", "--batch", "1,x"], ["tokenize", "stray"], ["devices", "stray"], ["inspect", "a", "b"],
+    ["bench", "--batch", "1,x"], ["bench", "--batch-tokens", "0"], ["tokenize", "stray"],
+    ["devices", "stray"], ["inspect", "a", "b"],
 ])
 def test_wrong_use_is_2(args):
     r = weir(*args)
@@ -290,8 +291,8 @@ def test_a_sparse_model_says_how_long_its_texts_may_be():
 
 
 def test_bench_json():
-    r = weir("bench", "-m", NANO, "--prefill", 32, "--decode", 4, "--batch", "1,3", "--depth", "0,64",
-             "--repeat", 2, "--json")
+    r = weir("bench", "-m", NANO, "--prefill", 32, "--batch-tokens", 7, "--decode", 4, "--batch", "1,3",
+             "--depth", "0,64", "--repeat", 2, "--json")
     assert r.returncode == 0, r.stderr
     lines = [json.loads(line) for line in r.stdout.decode().splitlines()]
     assert {(x["test"], x["batch"], x["depth"]) for x in lines} >= {
