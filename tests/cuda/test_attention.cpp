@@ -172,6 +172,7 @@ struct world {
         op.n_head = s.n_head;
         op.kv = kv;
         cuda_at at = st.at(CUDA_ROWS_ALL, 2);
+        at.processors = st.counts.n_rows / 2; /* of three KV heads two a block, and one */
         cuda_rope_store(&at, &op);
         on_device_ok(cudaDeviceSynchronize());
     }
@@ -262,8 +263,12 @@ struct world {
     }
 
     /* Rows of the runs, [n_rows][n_head * n_value]. more: by how much the bounds are beyond;
-     * ranges: 0 for what is needed; alone: bounds as of a step in which rows are alone. */
-    std::vector<float> attend(const std::vector<run> &runs, uint32_t more, uint32_t ranges) const
+     * ranges: 0 for what is needed; processors: of the device, which say whether a tile's ranges
+     * have blocks of their own; 0 as of a large one. */
+    std::vector<float> attend(const std::vector<run> &runs,
+                              uint32_t more,
+                              uint32_t ranges,
+                              uint32_t processors = 0) const
     {
         step_on_device st;
         const size_t wq = (size_t)s.n_head * s.dim, width = (size_t)s.n_head * s.n_value();
@@ -277,6 +282,7 @@ struct world {
         cuda_at at = st.at(CUDA_ROWS_ALL, more, ranges > needed ? ranges : needed);
         if (random_below(2)) /* what all devices have, and no more */
             at.block_shared = CUDA_SHARED_LEAST;
+        at.processors = processors;
         const cuda_attention_shape shape = {s.n_head, s.n_head_kv, s.dim};
         std::vector<float> held((st.counts.n_rows + 1) * width, NAN);
         device_array<float> dq(rows_of(q, runs, wq)), out(held);
@@ -365,6 +371,7 @@ static void test_rotate(void **state)
         op.adjacent = form == 1;
         op.kv = cuda_kv{pool.p, KV_F32, 0, KV, DIM, BLOCK, DIM * 4, half, 2 * KV * half, 0};
         cuda_at at = st.at(CUDA_ROWS_ALL, 1);
+        at.processors = form == 1 ? 0 : 1; /* a KV head a block; both */
         cuda_angles(&at, df.p, dims, 1.25, angles.p);
         cuda_rope_store(&at, &op);
         const std::vector<float> a = angles.get(), gq = dq.get(), gk = dk.get();
@@ -443,8 +450,9 @@ static void check_values(const shape &s, const std::vector<uint32_t> &lengths)
         runs.push_back(run{i, lengths[i] - n, n});
     }
     const std::vector<float> got = w.attend(runs, random_below(3), 0);
-    if (few_shapes()) { /* of which only the launches count: what they give is known */
-        if (s.causal) { /* and a row alone, as others decode, and more than a tile has */
+    if (few_shapes()) {          /* of which only the launches count: what they give is known */
+        w.attend(runs, 0, 0, 1); /* one block for all ranges of a tile */
+        if (s.causal) {          /* and a row alone, as others decode, and more than a tile has */
             w.attend({run{0, lengths[0] - 1, 1}}, 0, 0);
             if (lengths[1] > 17)
                 w.attend({run{1, lengths[1] - 17, 17}}, 0, 0);
@@ -562,6 +570,9 @@ static void check_bits(const shape &s)
     const uint32_t tail = s.causal ? 90 : length, first = length - tail;
     /* of one chunk, by itself */
     const std::vector<float> want = w.attend({run{0, first, tail}}, 0, 0);
+    /* one block for all ranges of a tile, where each had its own */
+    assert_memory_equal(
+        w.attend({run{0, first, tail}}, 0, 0, 1).data(), want.data(), want.size() * sizeof(float));
     /* other bounds; other mates */
     assert_memory_equal(
         w.attend({run{0, first, tail}}, 5, 9).data(), want.data(), want.size() * sizeof(float));
@@ -585,7 +596,7 @@ static void check_bits(const shape &s)
      * many blocks and not */
     for (uint32_t i = 0; i < 9; i++) {
         const uint32_t r = i < 2 ? i * (tail - 1) : random_below(tail);
-        const std::vector<float> got = w.attend({run{0, first + r, 1}}, 0, i % 3 * 3);
+        const std::vector<float> got = w.attend({run{0, first + r, 1}}, 0, i % 3 * 3, i % 2);
         if (memcmp(got.data(), &want[r * width], got.size() * sizeof(float)) != 0)
             fail_msg("%s: row %u differs alone", name_of(s), r);
         const std::vector<float> beside =

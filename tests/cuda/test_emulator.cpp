@@ -383,6 +383,13 @@ static __global__ void no_wait(const uint4 *in)
 static __global__ void nothing()
 {
 }
+static __global__ void waits_but_one(unsigned one)
+{
+    if (threadIdx.x == one) {
+        return;
+    }
+    cuda_wait_before();
+}
 static __global__ void deep(volatile char *out)
 {
     char large[1 << 20];
@@ -461,6 +468,8 @@ static void test_reports(void **)
         device_array<uint4> in(1);
         CUDA_LAUNCH(no_wait, 1, 1, 16, 0, in.p);
     });
+    must_report("thread (5, 0, 0): the thread ends without cuda_wait_before",
+                [] { CUDA_LAUNCH_NEXT(waits_but_one, 2, 32, 0, 0, 5); });
     /* of launches */
     must_report("blocks of 2048 x 1", [] { CUDA_LAUNCH(nothing, 1, 2048, 0, 0); });
     must_report("a grid of 1 x 70000", [] { CUDA_LAUNCH(nothing, dim3(1, 70000), 1, 0, 0); });

@@ -46,6 +46,7 @@ static struct fixture make_fixture(uint32_t n_expert,
 {
     struct fixture f = {.rows = rows, .bound = bound, .at = at_make(rows, bound)};
     f.at.wgmma = rnd() % 2 && device_has_wgmma(); /* the same bits */
+    f.at.processors = rnd() % 2;
     f.x.n_expert = n_expert;
     f.x.n_used = n_used;
     f.x.most_places = cuda_experts_most_places(n_expert, n_used, bound);

@@ -54,6 +54,7 @@ static void check_count(const char *name, uint32_t rows, uint32_t most)
     model_destroy(m);
 }
 
+/* Their rows are narrow: of 2048 values or more a gate takes one more (rows_slices.cu). */
 static void a_layer_takes_few_launches(void **state)
 {
     (void)state;

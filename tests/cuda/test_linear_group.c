@@ -25,7 +25,7 @@ static const enum gguf_type types[] = {
     GGUF_TYPE_Q2_K,   GGUF_TYPE_Q3_K,    GGUF_TYPE_Q4_K,  GGUF_TYPE_Q5_K,   GGUF_TYPE_Q6_K,
     GGUF_TYPE_IQ4_XS, GGUF_TYPE_IQ2_XXS, GGUF_TYPE_TQ1_0, GGUF_TYPE_Q1_0,   GGUF_TYPE_NVFP4};
 
-enum { N_EXPERT = 3, N_USED = 2, ALL_FORMS = 15 };
+enum { N_EXPERT = 3, N_USED = 2, ALL_FORMS = 7 };
 
 static int start(void **s)
 {
@@ -74,8 +74,10 @@ struct group {
     uint32_t n, rows;                 /* rows that there is place for */
 };
 
-static struct cuda_linear make_product(
-    enum gguf_type type, uint32_t k, uint32_t rows, uint32_t n_matrices, struct cuda_act act)
+static struct cuda_linear make_product(enum gguf_type type,
+                                       uint32_t k,
+                                       uint32_t n_matrices,
+                                       struct cuda_act act)
 {
     const uint32_t n = 1 + rnd() % 150;
     struct cuda_linear op = {.w = upload(type, k, n, n_matrices), .act = act};
@@ -85,8 +87,17 @@ static struct cuda_linear make_product(
     if (rnd() % 2)
         op.factors = random_on_device(n_matrices);
     op.add = rnd() % 3 == 0;
-    op.scratch = device_bytes(cuda_linear_scratch(rows, k, n));
     return op;
+}
+
+static void share_scratch(struct group *g, uint32_t k)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < g->n; i++)
+        n += g->ops[i].w.n_out;
+    float *scratch = device_bytes(cuda_linear_scratch(g->rows, k, n));
+    for (uint32_t i = 0; i < g->n; i++)
+        g->ops[i].scratch = scratch;
 }
 
 static void give_outputs(struct group *g)
@@ -133,10 +144,10 @@ static void free_group(struct group *g)
         cudaFree((void *)(uintptr_t)g->ops[i].w.data);
         cudaFree((void *)(uintptr_t)g->ops[i].bias);
         cudaFree((void *)(uintptr_t)g->ops[i].factors);
-        cudaFree(g->ops[i].scratch);
         cudaFree(g->out[0][i]);
         cudaFree(g->out[1][i]);
     }
+    cudaFree(g->ops[0].scratch);
     cudaFree(g->ops[0].act.data);
 }
 
@@ -162,13 +173,16 @@ static void check_rows(const enum gguf_type *of, uint32_t n, uint32_t k, uint32_
     const uint32_t bound = rows + rnd() % 3;
     struct cuda_at at = at_make(rows, bound);
     at.block_shared = device_block_shared(rnd() % 2);
+    at.wgmma = rnd() % 2 && device_has_wgmma();
+    at.processors = rnd() % 2;
     struct cuda_act act = {
         .data = device_bytes(cuda_act_bytes(ALL_FORMS, bound, k)), .k = k, .forms = ALL_FORMS};
     struct group g = {.n = n, .rows = bound};
     float *x = random_on_device((size_t)bound * k);
     cuda_act_pack(&at, (struct cuda_buf){x, k}, &act);
     for (uint32_t i = 0; i < n; i++)
-        g.ops[i] = make_product(of[i], k, bound, 1, act);
+        g.ops[i] = make_product(of[i], k, 1, act);
+    share_scratch(&g, k);
     give_outputs(&g);
     set_outputs(&g, 0);
     cuda_linear(&at, g.ops, n);
@@ -197,7 +211,7 @@ static uint32_t random_k(enum gguf_type a, enum gguf_type b)
 static void products_of_one_format(void **state)
 {
     (void)state;
-    static const uint32_t rows[] = {1, 7, 16, 21};
+    static const uint32_t rows[] = {1, 7, 16, 21, 70};
     for (size_t t = 0; t < COUNT(types); t++) {
         const enum gguf_type of[CUDA_LINEAR_GROUP] = {types[t], types[t], types[t], types[t]};
         for (size_t r = 0; r < COUNT(rows); r++) {
@@ -225,7 +239,7 @@ static void check_experts(enum gguf_type a, enum gguf_type b, uint32_t rows)
     const uint32_t most = cuda_experts_most_places(N_EXPERT, N_USED, rows);
     uint32_t *chosen = mem_alloc((size_t)rows * N_USED * sizeof *chosen);
     for (uint32_t r = 0; r < rows; r++) {
-        chosen[r * N_USED] = rnd() % N_EXPERT;
+        chosen[r * N_USED] = rnd() % 4 ? 0 : rnd() % N_EXPERT; /* one has many more than others */
         chosen[r * N_USED + 1] = (chosen[r * N_USED] + 1 + rnd() % (N_EXPERT - 1)) % N_EXPERT;
     }
     struct cuda_experts x = {.n_expert = N_EXPERT,
@@ -242,12 +256,15 @@ static void check_experts(enum gguf_type a, enum gguf_type b, uint32_t rows)
     float *in = random_on_device((size_t)rows * k);
     cuda_experts_pack(&at, &x, (struct cuda_buf){in, k}, 0, &act);
     struct group g = {.n = 2, .rows = most};
-    g.ops[0] = make_product(a, k, most, N_EXPERT, act);
-    g.ops[1] = make_product(b, k, most, N_EXPERT, act);
+    at.wgmma = device_has_wgmma();
+    at.processors = rnd() % 2;
+    g.ops[0] = make_product(a, k, N_EXPERT, act);
+    g.ops[1] = make_product(b, k, N_EXPERT, act);
     give_outputs(&g);
     set_outputs(&g, 0);
     cuda_experts_linear(&at, &x, g.ops, 2);
     set_outputs(&g, 1);
+    at.wgmma = 0;
     for (uint32_t i = 0; i < 2; i++)
         cuda_experts_linear(&at, &x, &g.ops[i], 1);
     compare(&g, "experts");
@@ -267,6 +284,8 @@ static void products_of_experts(void **state)
         check_experts(types[t], types[t], 1 + rnd() % 9);
         if (!few_shapes())
             check_experts(types[t], types[rnd() % COUNT(types)], 1 + rnd() % 30);
+        if (t % (few_shapes() ? 10 : 3) == 1)
+            check_experts(types[t], types[t], 90 + rnd() % 150);
     }
 }
 

@@ -31,6 +31,11 @@ static void check_steps(const char *name)
     struct drive d;
     on_cuda(&d, m, KV_Q8_0, 0);
     float *out = mem_zalloc((size_t)N_PROMPT * d.n_vocab, sizeof *out);
+#ifndef EMU_CUDA_RUNTIME_API_H
+    /* CUDA's own library, which is part of this program, allocates where a kernel is launched for
+     * the first time */
+    drive_run(&d, &(struct part){0, 0, 60}, 1, &tokens, &out);
+#endif
     d.b->ops->gpu_stats(d.b, &before);
     size_t free_before, free_after, total;
     assert_int_equal(cudaMemGetInfo(&free_before, &total), cudaSuccess);
@@ -53,8 +58,8 @@ static void check_steps(const char *name)
         if (c != GPU_STAGING)
             assert_int_equal(after.classes[c].borrows, after.classes[c].returns);
     }
-    assert_int_equal(after.walks, 1);
-    assert_int_equal(after.replays, 10);
+    assert_int_equal(after.walks - before.walks, 1);
+    assert_int_equal(after.replays - before.replays, 10);
     assert_true(after.queue.busy_us > before.queue.busy_us);
     free(out);
     drive_close(&d);

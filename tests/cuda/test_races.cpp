@@ -79,6 +79,46 @@ static __global__ void neighbour(int *p, int *out)
     out[blockIdx.x] = p[(blockIdx.x + 1) % gridDim.x];
 }
 
+/* --- before the wait --- */
+
+enum { READS = 1, WRITES = 2 };
+static __global__ void early(int *p, int *out, int what)
+{
+    int seen = 0;
+    if (what & READS) {
+        seen = p[threadIdx.x];
+    }
+    if (what & WRITES) {
+        out[threadIdx.x] = seen;
+    }
+    cuda_wait_before();
+    out[threadIdx.x] = seen + p[threadIdx.x];
+}
+static __global__ void before_it(int *p)
+{
+    p[threadIdx.x] = 1;
+}
+
+/* What was copied there may be read early, what a kernel wrote not. */
+static void test_what_is_too_early(void **)
+{
+    device_array<int> p(32), out(32);
+    CUDA_LAUNCH_NEXT(early, 1, 32, 0, 0, p.p, out.p, READS);
+    CUDA_LAUNCH(before_it, 1, 32, 0, 0, p.p);
+    CUDA_LAUNCH_NEXT(early, 1, 32, 0, 0, p.p, out.p, 0);
+    CUDA_LAUNCH(early, 1, 32, 0, 0, p.p, out.p, READS | WRITES); /* it does not begin early */
+    OK_CUDA(cudaDeviceSynchronize());
+    must_report("a read before cuda_wait_before", [] {
+        device_array<int> p(32), out(32);
+        CUDA_LAUNCH(before_it, 1, 32, 0, 0, p.p);
+        CUDA_LAUNCH_NEXT(early, 1, 32, 0, 0, p.p, out.p, READS);
+    });
+    must_report("a write before cuda_wait_before", [] {
+        device_array<int> p(32), out(32);
+        CUDA_LAUNCH_NEXT(early, 1, 32, 0, 0, p.p, out.p, WRITES);
+    });
+}
+
 static void test_what_is_a_race(void **)
 {
     must_report("in reverse, block 0", [] {
@@ -191,6 +231,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_what_is_a_race),
         cmocka_unit_test(test_what_is_none),
+        cmocka_unit_test(test_what_is_too_early),
         cmocka_unit_test(test_streams),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,8 +2,8 @@
  * nothing else is. Over odd widths, all kinds of stages and forms, and numbers that are none. */
 #include "on_device.h"
 
-#include "backend/cuda/rows_pack.h"
 #include "../few.h"
+#include "backend/cuda/rows_pack.h"
 #include "model/model.h"
 
 /* What a trial reads and writes: once for launches that are one, once for launches each. */
@@ -14,6 +14,7 @@ enum { N_EXPERT = 5, N_USED = 2, MOST_ROWS = 13 };
 struct world {
     device_array<float> bufs[N_BUFS];
     device_array<uint8_t> act;
+    device_array<float> sizes; /* of slices; nothing for those that are not so wide */
 };
 
 struct trial {
@@ -70,7 +71,7 @@ static void make_places(trial &t)
     t.x.place_weight = random_below(2) ? t.place_weight.p : NULL;
 }
 
-static trial *new_trial(uint32_t n)
+static trial *new_trial(uint32_t n, bool whole)
 {
     trial *t = new trial;
     t->n = n;
@@ -86,6 +87,7 @@ static trial *new_trial(uint32_t n)
     make_places(*t);
     for (int i = 0; i < N_BUFS; i++) {
         t->stride[i] = (i == ONE_VALUE ? 1 : n) + random_below(5);
+        t->stride[i] += whole && t->stride[i] % 4 ? 4 - t->stride[i] % 4 : 0;
         t->begin[i] = random_floats(t->n_places * t->stride[i], i == GATE ? 6.0f : 1.0f);
         if (i != EXPERTS)
             spoil(t->begin[i]);
@@ -298,9 +300,26 @@ static void compare(const trial &t, const draw &d, unsigned forms)
     }
 }
 
-static void run_trial(uint32_t n, const draw &d, unsigned forms, bool with_act)
+/* Two launches over slices, of one map of wide rows? What they leave of sizes says so. */
+static bool in_slices(const trial &t, const draw &d)
 {
-    trial *t = new_trial(n);
+    const uint32_t rows = t.rows + t.more;
+    return t.n >= 2048 && d.chain == GATE_PACK && !(d.gated && d.w > 0) && rows <= 64;
+}
+
+/* whole: rows begin at 16 bytes. */
+static void run_trial(uint32_t n,
+                      const draw &d,
+                      unsigned forms,
+                      bool with_act,
+                      uint32_t bound = 0,
+                      bool whole = false)
+{
+    trial *t = new_trial(n, whole);
+    if (bound) {
+        t->more = bound - t->rows;
+        t->at = t->step.at(t->of, t->more);
+    }
     const bool places = d.chain == PLACES_PACK;
     const uint32_t rows = places ? t->n_places : t->rows + t->more;
     bool packed = false;
@@ -312,6 +331,8 @@ static void run_trial(uint32_t n, const draw &d, unsigned forms, bool with_act)
         act.data = t->w[which].act.p;
         act.k = n;
         act.forms = forms;
+        t->w[which].sizes.put(std::vector<float>(cuda_slices_bytes(n) / sizeof(float), -1.0f));
+        act.sizes = t->w[which].sizes.p;
         int packs;
         const std::vector<cuda_stage> stages = chain(*t, d, which, &packs);
         packed = with_act && packs != N_BUFS;
@@ -333,6 +354,8 @@ static void run_trial(uint32_t n, const draw &d, unsigned forms, bool with_act)
     compare(*t, d, forms);
     const std::vector<uint8_t> act = t->w[0].act.get(); /* the scale of row 0 */
     assert_int_equal(packed, memcmp(act.data(), "\xa5\xa5\xa5\xa5", 4) != 0);
+    const std::vector<float> sizes = t->w[0].sizes.get();
+    assert_int_equal(packed && in_slices(*t, d), !sizes.empty() && sizes[0] >= 0);
     delete t;
 }
 
@@ -365,6 +388,43 @@ static void gates_of_all_kinds(void **state)
     }
 }
 
+/* Few wide rows go to many blocks each; of others, and of more rows, a block has one. */
+static void wide_rows_are_cut(void **state)
+{
+    (void)state;
+    static const uint32_t wide[] = {2049, 2047, 2048, 3100, 9000};
+    for (uint32_t n : wide) {
+        for (uint32_t bound = 63; bound <= 65; bound++) {
+            draw d = draw_chain(GATE_PACK);
+            d.w = d.gated ? 0 : d.w;
+            run_trial(n, d, 1 + random_below(15), true, bound);
+            d.gated = !d.gated;
+            run_trial(n, d, CUDA_ACT_F16, true, bound);
+        }
+        if (few_shapes())
+            break;
+    }
+}
+
+/* A norm alone of whole fours has a kernel of its own, if its rows begin at 16 bytes, with one or
+ * two fours of each thread of the sum. */
+static void usual_norms(void **state)
+{
+    (void)state;
+    static const uint32_t of_fours[] = {100, 512, 2052, 4096, 4100, 8192, 8196};
+    for (uint32_t n : of_fours) {
+        if (few_shapes() && n > 512)
+            break;
+        for (int i = 0; i < 8; i++) {
+            draw d = draw_chain(NORM_PACK);
+            d.layer = false;
+            d.gather = 0;
+            d.w = 1;
+            run_trial(n, d, 1 + (unsigned)i % 7, true, 0, i > 0);
+        }
+    }
+}
+
 /* As many threads as each norm has by itself: other numbers sum in another order. */
 static void norms_that_do_not_fit(void **state)
 {
@@ -381,6 +441,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stages_are_their_launches),
         cmocka_unit_test(gates_of_all_kinds),
+        cmocka_unit_test(wide_rows_are_cut),
+        cmocka_unit_test(usual_norms),
         cmocka_unit_test(norms_that_do_not_fit),
     };
     random_begin();

@@ -75,6 +75,7 @@ static float *run_product(struct product *p, int wgmma)
 {
     float *out = mem_alloc(p->out_bytes);
     p->at.wgmma = wgmma;
+    p->at.processors = rnd() % 2; /* so few have blocks of 256 outputs */
     cuda_linear(&p->at, &p->op, 1);
     host_copy(out, p->op.out.p, p->out_bytes);
     return out;
@@ -87,6 +88,30 @@ static void free_product(struct product *p)
     cudaFree(p->op.out.p);
     cudaFree(p->op.scratch);
     at_free(&p->at);
+}
+
+/* Where processors are few, ranges have blocks of their own, and there are blocks of 256 outputs:
+ * never both, and within the scratch that there is. Rows that are not there cost nothing but it. */
+static void ranges_stay_within_scratch(void **s)
+{
+    (void)s;
+    static const uint32_t processors[] = {16, 32, 42, 132}, bounds[] = {130, 257, 384};
+    if (!EMULATED && !device_has_wgmma())
+        skip();
+    for (size_t i = 0; i < COUNT(processors) * COUNT(bounds); i += few_shapes() ? 5 : 1) {
+        struct product p = make_product(GGUF_TYPE_F16, 512, 4096, 1);
+        const uint32_t bound = bounds[i % COUNT(bounds)];
+        cudaFree(p.op.act.data);
+        cudaFree(p.op.scratch);
+        p.at.bounds.rows = bound;
+        p.at.wgmma = 1;
+        p.at.processors = processors[i / COUNT(bounds)];
+        p.op.act.data = device_bytes(cuda_act_bytes(p.op.act.forms, bound, p.op.act.k));
+        p.op.scratch = device_bytes(cuda_linear_scratch(bound, 512, 4096));
+        cuda_linear(&p.at, &p.op, 1);
+        assert_int_equal(cudaDeviceSynchronize(), cudaSuccess);
+        free_product(&p);
+    }
 }
 
 /* Of every layout. A difference that is planted shows, so it was wgmma that multiplied; in one
@@ -112,7 +137,8 @@ static void every_format_has_the_bits_of_mma(void **s)
                                            GGUF_TYPE_NVFP4,
                                            GGUF_TYPE_IQ2_XS,
                                            GGUF_TYPE_TQ1_0};
-    static const uint32_t rows[] = {65, 72, 128, 129, 200}, outs[] = {1, 16, 40, 128, 150};
+    static const uint32_t rows[] = {17, 40, 65, 72, 128, 129, 200},
+                          outs[] = {1, 16, 40, 128, 150, 300};
     if (!EMULATED && !device_has_wgmma())
         skip();
     for (size_t t = 0; t < COUNT(types) * 2; t += few_shapes() ? 2 : 1) {
@@ -218,6 +244,7 @@ static int start(void **s)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ranges_stay_within_scratch),
         cmocka_unit_test(every_format_has_the_bits_of_mma),
         cmocka_unit_test(a_backend_uses_it_where_no_bit_differs),
         cmocka_unit_test(it_is_not_looked_for_in_vain),

@@ -5,7 +5,7 @@
  * position, and in ranges of CUDA_ATTN_RANGE, each summed by itself (attention.cuh).
  *
  *      grid         [n_head_kv][tiles][splits]        splits: so many that the device is full
- *      splits = 1   a block folds its ranges into `out` as they come
+ *      splits = 1   a block folds its ranges into `out` as they come: most prompts
  *      splits > 1   block z sums ranges z, z + splits, ... into parts; the merge folds a row's
  *
  *      positions    0       256      512      768     900
@@ -13,8 +13,9 @@
  *                     z=0     z=1      z=2      z=0           of 3 splits
  *
  * Both ways fold the same ranges in the same order with the same operations: no bit tells them
- * apart. The kernels for tensor cores are those of attention_mma.cu and attention_long.cu. The one
- * here multiplies in f32: for KV of f32, of which a model's tests need all bits.
+ * apart. The kernels for tensor cores are those of attention_mma.cu, attention_many.cu and
+ * attention_long.cu. The one here multiplies in f32: for KV of f32, of which a model's tests need
+ * all bits.
  *
  *      scores    lane p of a warp has position p of 32; a warp has every fourth query:
  *                s = sum over d, in order, of q[d] k[p][d]
@@ -33,11 +34,12 @@
 enum {
     THREADS = 128,
     WARPS = THREADS / WARP,
-    STEP = 32,          /* positions a tile */
-    SPLIT_BLOCKS = 528, /* as many blocks as keep 132 multiprocessors busy */
+    STEP = 32,       /* positions a tile */
+    BLOCKS_EACH = 4, /* of a processor, where ranges are divided between blocks */
     MERGE_THREADS = 128,
     MERGE_AHEAD = 8, /* parts of a row that are asked for at once */
 };
+static constexpr uint32_t LARGE = 132; /* processors of a large device */
 #define MOST_PARTS_BYTES ((size_t)256 << 20)
 
 static __device__ __forceinline__ float kv_value(const uint8_t *row,
@@ -266,6 +268,8 @@ static __device__ void plain_begin(const attn_args &a,
 template <int SLOTS, int Q>
 static __global__ void __launch_bounds__(THREADS) attn_plain_kernel(struct attn_args a)
 {
+    cuda_let_next_begin();
+    cuda_wait_before();
     CUDA_SHARED(float, shared);
     __shared__ plain_shared<Q> s;
     if (blockIdx.y >= a.step.counts->n_tiles)
@@ -318,11 +322,17 @@ static __global__ void __launch_bounds__(THREADS) attn_plain_kernel(struct attn_
 /* All parts of a row's head, from the first range that it sees to the last. grid: [rows][n_head] */
 static __global__ void attn_merge_kernel(struct attn_args a)
 {
+    cuda_let_next_begin();
     const uint32_t row = blockIdx.x, head = blockIdx.y, dim = a.n_value;
-    if (row >= a.step.counts->n_rows)
+    const bool there = row < early_value(&a.step.counts->n_rows);
+    attn_seen sees = {0, 1};
+    if (there) {
+        const cuda_seq seq = early_struct(&a.step.seqs[early_value(&a.step.row_seq[row])]);
+        sees = attn_sees(a, early_value(&a.step.positions[row]), seq.first_pos + seq.n_rows);
+    }
+    cuda_wait_before();
+    if (!there)
         return;
-    const cuda_seq seq = a.step.seqs[a.step.row_seq[row]];
-    const attn_seen sees = attn_sees(a, a.step.positions[row], seq.first_pos + seq.n_rows);
     const uint32_t r0 = sees.from / CUDA_ATTN_RANGE, r1 = (sees.end - 1) / CUDA_ATTN_RANGE;
     const size_t step = dim + PART_HEAD;
     for (uint32_t d = threadIdx.x; d < dim; d += MERGE_THREADS) {
@@ -372,16 +382,22 @@ uint32_t cuda_attention_tiles(const struct cuda_attention_shape *s,
     return n;
 }
 
-/* Blocks that share a tile's ranges: as many as it takes to fill the device. 1 where parts would
- * need too much room. */
+/* Blocks that share a tile's ranges: as many as it takes to fill the device. With many queries a
+ * tile one does where that makes three for two processors: it folds them in registers, and more
+ * blocks would bring parts through memory. One, too, where parts would need too much room. */
 static uint32_t n_splits(const struct cuda_attention_shape *s,
-                         const struct cuda_bounds *b,
+                         const struct cuda_at *at,
+                         bool many,
                          uint32_t blocks_a_head,
                          size_t *parts_bytes)
 {
+    const struct cuda_bounds *b = &at->bounds;
     const size_t row = (size_t)s->n_head * b->ranges * (s->head_dim + PART_HEAD) * sizeof(float);
+    const uint32_t processors = at->processors ? at->processors : LARGE;
     const uint32_t blocks = b->tiles * s->n_head_kv * blocks_a_head;
-    uint32_t n = blocks && blocks < SPLIT_BLOCKS ? (SPLIT_BLOCKS + blocks - 1) / blocks : 1;
+    const uint32_t wanted = BLOCKS_EACH * processors;
+    const bool enough = many ? 2 * blocks >= 3 * processors : blocks >= wanted;
+    uint32_t n = blocks && !enough ? (wanted + blocks - 1) / blocks : 1;
     n = n < b->ranges ? n : b->ranges;
     *parts_bytes = 0;
     if (n <= 1 || row > MOST_PARTS_BYTES / b->rows)
@@ -420,7 +436,7 @@ static void plain_launch(const struct attn_args *a, dim3 grid, cudaStream_t stre
                                              : attn_plain_kernel<4, 8>;
     const size_t bytes = plain_bytes(a, queries);
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
-    CUDA_LAUNCH(kernel, grid, THREADS, bytes, stream, *a);
+    CUDA_LAUNCH_NEXT(kernel, grid, THREADS, bytes, stream, *a);
 }
 
 void cuda_attention(const struct cuda_at *at, const struct cuda_attention *op)
@@ -448,18 +464,21 @@ void cuda_attention(const struct cuda_at *at, const struct cuda_attention *op)
     a.n_ranges = b->ranges;
     const bool is_plain = op->kv.type == KV_IS_F32, few = b->rows <= b->seqs;
     const bool is_long = !is_plain && (op->kv.latent || op->kv.head_dim > ATTN_MMA_MOST);
+    const bool is_many = !is_plain && !is_long && !few && op->kv.head_dim <= ATTN_MANY_MOST;
     const uint32_t blocks = is_long ? attn_long_blocks(a.group, few, at->block_shared) : 1;
-    a.n_splits = n_splits(&shape, b, blocks, &parts_bytes);
+    a.n_splits = n_splits(&shape, at, is_many, blocks, &parts_bytes);
     a.parts = static_cast<float *>(op->scratch);
     const dim3 grid(op->kv.n_head_kv, b->tiles, a.n_splits);
     if (is_plain)
         plain_launch(&a, grid, at->stream);
     else if (is_long)
         attn_long_launch(&a, grid, few, at->block_shared, at->stream);
+    else if (is_many)
+        attn_many_launch(&a, grid, at->block_shared, at->stream);
     else
         attn_mma_launch(&a, grid, few, at->block_shared, at->stream);
     if (a.n_splits > 1) {
         const dim3 rows(b->rows, op->n_head);
-        CUDA_LAUNCH(attn_merge_kernel, rows, MERGE_THREADS, 0, at->stream, a);
+        CUDA_LAUNCH_NEXT(attn_merge_kernel, rows, MERGE_THREADS, 0, at->stream, a);
     }
 }

@@ -82,7 +82,8 @@ static __device__ __forceinline__ attn_seen attn_sees(const attn_args &a,
     return s;
 }
 
-/* What a block works on: the rows of a tile, and what any of them sees. */
+/* What a block works on: the rows of a tile, and what any of them sees. All of it comes from the
+ * step's arrays, as do the places of K and V: it may be asked for before cuda_wait_before. */
 struct attn_tile {
     uint32_t first_row, first_pos, n_query, all;
     attn_seen seen;
@@ -90,8 +91,8 @@ struct attn_tile {
 };
 static __device__ __forceinline__ attn_tile attn_tile_of(const attn_args &a, uint32_t i)
 {
-    const cuda_tile t = a.step.tiles[i];
-    const cuda_seq s = a.step.seqs[t.seq];
+    const cuda_tile t = early_struct(&a.step.tiles[i]);
+    const cuda_seq s = early_struct(&a.step.seqs[t.seq]);
     attn_tile x;
     x.first_row = t.first_row;
     x.first_pos = t.first_pos;
@@ -114,8 +115,8 @@ static __device__ __forceinline__ uint8_t *kv_at(const cuda_kv &kv,
                                                  uint32_t head_kv,
                                                  uint32_t pos)
 {
-    return kv.base + table[pos / kv.block_tokens] * kv.block_stride + head_kv * kv_head_bytes(kv) +
-           pos % kv.block_tokens * kv.row_bytes;
+    return kv.base + early_value(&table[pos / kv.block_tokens]) * kv.block_stride +
+           head_kv * kv_head_bytes(kv) + pos % kv.block_tokens * kv.row_bytes;
 }
 
 /* What a head takes off a score for each position between query and key, in units of log2. */
@@ -173,11 +174,13 @@ static __device__ __forceinline__ float attn_end_value(float total, float invers
     return __fadd_rn(__fmul_rn(total, inverse), 0.0f);
 }
 
-/* KV of f16, bf16 or q8_0: attention_mma.cu with heads of up to ATTN_MMA_MOST, attention_long.cu
- * with longer ones and with a latent. few: where rows are mostly alone; shared: bytes that a block
- * may have. attn_long_blocks: how many the queries of a tile and KV head are divided between. */
-enum { ATTN_MMA_MOST = 256 };
+/* KV of f16, bf16 or q8_0: attention_mma.cu with heads of up to ATTN_MMA_MOST, but with those of up
+ * to ATTN_MANY_MOST only where rows are mostly alone (few), else attention_many.cu;
+ * attention_long.cu with longer ones and with a latent. shared: bytes that a block may have.
+ * attn_long_blocks: how many the queries of a tile and KV head are divided between. */
+enum { ATTN_MMA_MOST = 256, ATTN_MANY_MOST = 128 };
 void attn_mma_launch(const attn_args *a, dim3 grid, int few, uint32_t shared, cudaStream_t stream);
+void attn_many_launch(const attn_args *a, dim3 grid, uint32_t shared, cudaStream_t stream);
 uint32_t attn_long_blocks(uint32_t group, int few, uint32_t shared);
 void attn_long_launch(const attn_args *a, dim3 grid, int few, uint32_t shared, cudaStream_t stream);
 

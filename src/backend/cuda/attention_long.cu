@@ -57,8 +57,8 @@ static __device__ __forceinline__ void put_eight(const uint8_t *row,
                                                  __half *to)
 {
     const uint32_t *from = reinterpret_cast<const uint32_t *>(row + d);
-    const uint32_t lower = __ldg(from), upper = __ldg(from + 1);
-    const float scale = __ldg(reinterpret_cast<const float *>(row + dim) + d / 32);
+    const uint32_t lower = from[0], upper = from[1];
+    const float scale = reinterpret_cast<const float *>(row + dim)[d / 32];
     *reinterpret_cast<uint4 *>(to) = make_uint4(two_values(lower, 0, scale),
                                                 two_values(lower, 2, scale),
                                                 two_values(upper, 0, scale),
@@ -186,6 +186,8 @@ template <class T, int TILES>
 static __global__ void __launch_bounds__(THREADS, TILES == 1 ? 2 : 1)
     attn_long_kernel(struct attn_args a, uint32_t n_blocks)
 {
+    cuda_let_next_begin();
+    cuda_wait_before();
     typedef long_shared<T, TILES> shared;
     CUDA_SHARED(shared, s);
     if (blockIdx.y >= a.step.counts->n_tiles)
@@ -231,7 +233,7 @@ static void launch(const struct attn_args *a, dim3 grid, uint32_t n_blocks, cuda
     static_assert(bytes <= (TILES > 1 ? CUDA_SHARED_WIDE : CUDA_SHARED_LEAST), "what a device has");
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
     grid.x *= n_blocks;
-    CUDA_LAUNCH(kernel, grid, THREADS, bytes, stream, *a, n_blocks);
+    CUDA_LAUNCH_NEXT(kernel, grid, THREADS, bytes, stream, *a, n_blocks);
 }
 
 void attn_long_launch(const attn_args *a, dim3 grid, int few, uint32_t shared, cudaStream_t stream)

@@ -131,9 +131,9 @@ static __device__ __forceinline__ void fetch_q8(const attn_args &a,
         x->scale[i] = 0.0f;
         if (row && d < dim) {
             const uint32_t *from = reinterpret_cast<const uint32_t *>(row + offset + d);
-            x->lower[i] = __ldg(from);
-            x->upper[i] = __ldg(from + 1);
-            x->scale[i] = __ldg(reinterpret_cast<const float *>(row + offset + dim) + d / 32);
+            x->lower[i] = from[0];
+            x->upper[i] = from[1];
+            x->scale[i] = reinterpret_cast<const float *>(row + offset + dim)[d / 32];
         }
     }
 }
@@ -178,41 +178,54 @@ static __device__ __forceinline__ void load_rows(const attn_args &a,
     }
 }
 
-/* Queries q0 on, each scaled by a power of two and split; a warp a query. */
+/* Queries q0 on, each scaled by a power of two and split; a warp a query, and those of TOGETHER are
+ * asked for before the first is needed. */
 template <class T, int D, int TILES, class Shared>
 static __device__ void load_queries(
     const attn_args &a, const attn_tile &t, uint32_t head_kv, uint32_t q0, Shared *s)
 {
+    constexpr uint32_t TOGETHER = D <= 128 ? 4 : D <= 256 ? 2 : 1;
     const uint32_t dim = a.kv.head_dim, lane = threadIdx.x % WARP;
-    for (uint32_t i = threadIdx.x / WARP; i < 16 * TILES; i += WARPS) {
-        const uint32_t at = q0 + i;
-        const float *q = a.q.p + (t.first_row + at / a.group) * a.q.stride +
-                         static_cast<size_t>(head_kv * a.group + at % a.group) * dim;
-        float x[D / WARP], most = 0.0f;
+    for (uint32_t from = threadIdx.x / WARP; from < 16 * TILES; from += TOGETHER * WARPS) {
+        float values[TOGETHER][D / WARP];
 #pragma unroll
-        for (int j = 0; j < D / WARP; j++) {
-            const uint32_t d = lane + j * WARP;
-            x[j] = at < t.n_query && d < dim ? q[d] : 0.0f;
-            most = fmaxf(most, fabsf(x[j]));
-        }
-        most = warp_max(most);
-        /* 2^(133 - e) with e the exponent of the largest, as far as both powers are numbers */
-        int exponent = 127 + 133 - (__float_as_int(most) >> 23);
-        exponent = exponent < 1 || most == 0.0f ? 127 : exponent > 253 ? 253 : exponent;
-        const float up = __int_as_float(exponent << 23);
-        const float down = __int_as_float((254 - exponent) << 23);
+        for (uint32_t k = 0; k < TOGETHER; k++) {
+            const uint32_t at = q0 + from + k * WARPS;
+            const float *q = a.q.p + (t.first_row + at / a.group) * a.q.stride +
+                             static_cast<size_t>(head_kv * a.group + at % a.group) * dim;
 #pragma unroll
-        for (int j = 0; j < D / WARP; j++) {
-            const float y = __fmul_rn(x[j], up);
-            const T high = half_of<T>::of(y);
-            s->q[0][i][lane + j * WARP] = high;
-            s->q[1][i][lane + j * WARP] = half_of<T>::of(__fsub_rn(y, half_of<T>::back(high)));
+            for (int j = 0; j < D / WARP; j++) {
+                const uint32_t d = lane + j * WARP;
+                values[k][j] = at < t.n_query && d < dim ? q[d] : 0.0f;
+            }
         }
-        if (lane == 0)
-            s->scale[i] = a.cap > 0.0f ? down * a.scale / a.cap : down * a.scale * LOG2_E;
-        if (lane == 0 && a.alibi > 0.0f) {
-            s->slope[i] = attn_slope(a, head_kv * a.group + at % a.group);
-            s->place[i] = t.first_pos + at / a.group;
+#pragma unroll
+        for (uint32_t k = 0; k < TOGETHER; k++) {
+            const uint32_t i = from + k * WARPS, at = q0 + i;
+            const float(&x)[D / WARP] = values[k];
+            float most = 0.0f;
+#pragma unroll
+            for (int j = 0; j < D / WARP; j++)
+                most = fmaxf(most, fabsf(x[j]));
+            most = warp_max(most);
+            /* 2^(133 - e) with e the exponent of the largest, as far as both powers are numbers */
+            int exponent = 127 + 133 - (__float_as_int(most) >> 23);
+            exponent = exponent < 1 || most == 0.0f ? 127 : exponent > 253 ? 253 : exponent;
+            const float up = __int_as_float(exponent << 23);
+            const float down = __int_as_float((254 - exponent) << 23);
+#pragma unroll
+            for (int j = 0; j < D / WARP; j++) {
+                const float y = __fmul_rn(x[j], up);
+                const T high = half_of<T>::of(y);
+                s->q[0][i][lane + j * WARP] = high;
+                s->q[1][i][lane + j * WARP] = half_of<T>::of(__fsub_rn(y, half_of<T>::back(high)));
+            }
+            if (lane == 0)
+                s->scale[i] = a.cap > 0.0f ? down * a.scale / a.cap : down * a.scale * LOG2_E;
+            if (lane == 0 && a.alibi > 0.0f) {
+                s->slope[i] = attn_slope(a, head_kv * a.group + at % a.group);
+                s->place[i] = t.first_pos + at / a.group;
+            }
         }
     }
 }

@@ -170,6 +170,7 @@ static enum err plan(const struct model *m,
     b->major = info.major;
     b->minor = info.minor;
     b->block_shared = cuda_block_shared(cfg->device.index);
+    b->processors = cuda_processors(cfg->device.index);
     snprintf(b->device_name, sizeof b->device_name, "%s", info.name);
     pthread_mutex_init(&b->lock, NULL);
     cuda_pool_init(&b->pool, cfg->device.zero_buffers);

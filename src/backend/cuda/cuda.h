@@ -33,7 +33,7 @@
 #include <stdatomic.h>
 
 /* Changes whenever the bits that any kernel computes do. */
-#define CUDA_KERNELS_REVISION "r4"
+#define CUDA_KERNELS_REVISION "r5"
 
 enum {
     CUDA_MAX_GRAPHS = 128,
@@ -220,6 +220,7 @@ struct cuda_backend {
     char description[96], kernels_name[48], device_name[64];
     uint32_t major, minor;
     uint32_t block_shared; /* bytes of shared memory that a block may have */
+    uint32_t processors;
     enum gpu_wgmma wgmma;
     struct cuda_budget budget;
 
@@ -437,6 +438,7 @@ enum err cuda_device_list(
 enum err cuda_device_open(uint32_t index, struct device_info *info, struct err_info *e);
 /* Bytes of shared memory that a block may have there (cuda_at). */
 uint32_t cuda_block_shared(uint32_t index);
+uint32_t cuda_processors(uint32_t index);
 /* Make the backend's device the current one of the calling thread, which need not be the one that
  * opened it: CUDA keeps that for each thread, and takes no launch on another device's stream. */
 void cuda_device_enter(const struct cuda_backend *b);

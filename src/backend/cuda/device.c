@@ -5,6 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Kernels that may begin early (gpu.h): hardware, and from when on they can be captured. A device
+ * may be later than all that there is code for: then its code comes from the PTX of 8.0, without
+ * the words. */
+enum { FIRST_EARLY_MAJOR = 9, FIRST_EARLY_DRIVER = 12030 };
+
 enum err cuda_failed(cudaError_t rc, const char *what, struct err_info *e)
 {
     (void)cudaGetLastError();
@@ -152,7 +157,34 @@ uint32_t cuda_block_shared(uint32_t index)
     return 0; /* the least */
 }
 
+uint32_t cuda_processors(uint32_t index)
+{
+    int n = 0;
+    if (cudaDeviceGetAttribute(&n, cudaDevAttrMultiProcessorCount, (int)index) == cudaSuccess)
+        return (uint32_t)n;
+    (void)cudaGetLastError();
+    return 0;
+}
+
 void cuda_device_enter(const struct cuda_backend *b)
 {
     (void)cudaSetDevice((int)b->cfg.device.index); /* if it fails, so does what follows */
+}
+
+int cuda_begins_early(const void *kernel)
+{
+    static _Thread_local int of_device = -1, yes;
+    const char *said = getenv("WEIR_CUDA_PDL");
+    struct cudaFuncAttributes code = {0};
+    int device = -1, major = 0, driver = 0;
+    if (cudaGetDevice(&device) != cudaSuccess || device == of_device)
+        return yes;
+    yes =
+        cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess &&
+        cudaDriverGetVersion(&driver) == cudaSuccess &&
+        cudaFuncGetAttributes(&code, kernel) == cudaSuccess && major >= FIRST_EARLY_MAJOR &&
+        code.ptxVersion >= FIRST_EARLY_MAJOR * 10 && driver >= FIRST_EARLY_DRIVER &&
+        CUDART_VERSION >= FIRST_EARLY_DRIVER && !(said && strcmp(said, "0") == 0);
+    of_device = device;
+    return yes;
 }

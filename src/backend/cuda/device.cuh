@@ -35,21 +35,48 @@ static __device__ __forceinline__ float warp_max_size(float x)
     return __uint_as_float(bits);
 }
 
-/* The sum over a block of whole warps, the same in all threads. part: [WARP] of shared memory. */
-static __device__ __forceinline__ float block_sum(float x, float *part)
+/* The sum over a block of whole warps, the same in all threads. part: [WARP] of shared memory that
+ * nobody reads any more. */
+static __device__ __forceinline__ float block_sum_in(float x, float *part)
 {
     const unsigned lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
     x = warp_sum(x);
     if (blockDim.x == WARP)
         return x;
-    __syncthreads(); /* whoever read the parts of an earlier sum has done so */
     if (lane == 0)
         part[warp] = x;
     __syncthreads();
     return warp_sum(lane < blockDim.x / WARP ? part[lane] : 0.0f);
 }
+/* The same where an earlier sum of the block had the same part. */
+static __device__ __forceinline__ float block_sum(float x, float *part)
+{
+    if (blockDim.x != WARP)
+        __syncthreads();
+    return block_sum_in(x, part);
+}
 
-static __device__ __forceinline__ bool aligned16(const void *p)
+/* A value, or a struct of 32-bit ones, of the step's arrays (step.h), which copies alone write: it
+ * may be read before cuda_wait_before (gpu.h). From the second-level cache, as the first may still
+ * hold the step's before. */
+static __device__ __forceinline__ uint32_t early_value(const uint32_t *p)
+{
+    return __ldcg(p);
+}
+template <class T> static __device__ __forceinline__ T early_struct(const T *p)
+{
+    static_assert(sizeof(T) % sizeof(uint32_t) == 0, "of whole words");
+    union {
+        T whole;
+        uint32_t word[sizeof(T) / sizeof(uint32_t)];
+    } x;
+#pragma unroll
+    for (size_t i = 0; i < sizeof(T) / sizeof(uint32_t); i++)
+        x.word[i] = early_value(reinterpret_cast<const uint32_t *>(p) + i);
+    return x.whole;
+}
+
+static __host__ __device__ __forceinline__ bool aligned16(const void *p)
 {
     return reinterpret_cast<size_t>(p) % 16 == 0;
 }
@@ -82,6 +109,12 @@ static __device__ __forceinline__ void store4(float *x, uint32_t i, uint32_t n, 
         x[i + 3] = v.w;
 }
 
+/* Those of x[n]; zeros behind the end. */
+static __device__ __forceinline__ float4 within4(float4 v, uint32_t i, uint32_t n)
+{
+    return make_float4(v.x, i + 1 < n ? v.y : 0.0f, i + 2 < n ? v.z : 0.0f, i + 3 < n ? v.w : 0.0f);
+}
+
 /* Threads of a block that sums n values, by fours: whole warps, a function of n alone. */
 static inline uint32_t sum_threads(uint32_t n)
 {
@@ -93,9 +126,9 @@ static inline uint32_t sum_threads(uint32_t n)
 static __device__ __forceinline__ uint32_t rows_of(const cuda_step &step, int rows)
 {
     const cuda_counts *c = step.counts;
-    return rows == CUDA_ROWS_ALL      ? c->n_rows
-           : rows == CUDA_ROWS_LOGITS ? c->n_logit_rows
-                                      : c->n_hidden_rows;
+    return early_value(rows == CUDA_ROWS_ALL      ? &c->n_rows
+                       : rows == CUDA_ROWS_LOGITS ? &c->n_logit_rows
+                                                  : &c->n_hidden_rows);
 }
 
 static inline uint32_t rows_bound(const cuda_at *at)

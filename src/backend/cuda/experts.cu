@@ -172,9 +172,13 @@ static __device__ void mix_sparsely(const cuda_experts &x,
     }
 }
 
-static __global__ void __launch_bounds__(128)
-    select(const uint32_t *n_rows, const cuda_experts x, const cuda_buf in, const cuda_gating g)
+static __global__ void __launch_bounds__(128) select_kernel(const uint32_t *n_rows,
+                                                            const cuda_experts x,
+                                                            const cuda_buf in,
+                                                            const cuda_gating g)
 {
+    cuda_let_next_begin();
+    cuda_wait_before();
     const uint32_t row = blockIdx.x * 4 + threadIdx.x / 32, lane = threadIdx.x % 32;
     if (row >= *n_rows)
         return;
@@ -237,8 +241,15 @@ extern "C" void cuda_experts_select(const cuda_at *at,
 {
     const uint32_t rows = linear_row_bound(at);
     if (rows > 0)
-        CUDA_LAUNCH(
-            select, (rows + 3) / 4, 128, 0, at->stream, linear_row_count(at), *x, scores, *gating);
+        CUDA_LAUNCH_NEXT(select_kernel,
+                         (rows + 3) / 4,
+                         128,
+                         0,
+                         at->stream,
+                         linear_row_count(at),
+                         *x,
+                         scores,
+                         *gating);
 }
 
 /* --- places --- */
@@ -284,6 +295,8 @@ static __device__ void count_places(uint32_t *count, const cuda_experts &x, uint
 static __global__ void __launch_bounds__(SORT_THREADS)
     sort_begin(const uint32_t *n_rows, const cuda_experts x, int place)
 {
+    cuda_let_next_begin();
+    cuda_wait_before();
     __shared__ uint32_t count[MOST_EXPERTS + 1];
     __shared__ uint32_t chosen[SORT_THREADS];
     const uint32_t n = *n_rows * x.n_used;
@@ -310,6 +323,8 @@ static __global__ void __launch_bounds__(SORT_THREADS)
 static __global__ void __launch_bounds__(PLACE_THREADS)
     sort_place(const uint32_t *n_rows, const cuda_experts x)
 {
+    cuda_let_next_begin();
+    cuda_wait_before();
     __shared__ uint32_t of_warp[PLACE_THREADS / 32];
     const uint32_t n = *n_rows * x.n_used, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     uint32_t at = x.first[blockIdx.x];
@@ -345,22 +360,24 @@ extern "C" void cuda_experts_sort(const cuda_at *at, const cuda_experts *x)
     if (n == 0)
         return;
     const int few = n <= SORT_THREADS;
-    CUDA_LAUNCH(sort_begin, 1, SORT_THREADS, 0, at->stream, linear_row_count(at), *x, few);
+    CUDA_LAUNCH_NEXT(sort_begin, 1, SORT_THREADS, 0, at->stream, linear_row_count(at), *x, few);
     if (!few)
-        CUDA_LAUNCH(
+        CUDA_LAUNCH_NEXT(
             sort_place, x->n_expert, PLACE_THREADS, 0, at->stream, linear_row_count(at), *x);
 }
 
 /* --- mix --- */
 
-/* grid: (rows, 256 values). */
+/* grid: (rows, 256 fours of values). */
 static __global__ void __launch_bounds__(256) mix(
     const uint32_t *n_rows, const cuda_experts x, const cuda_buf in, const cuda_buf out, uint32_t n)
 {
-    const uint32_t row = blockIdx.x, j = blockIdx.y * 256 + threadIdx.x;
+    cuda_let_next_begin();
+    cuda_wait_before();
+    const uint32_t row = blockIdx.x, j = 4 * (blockIdx.y * 256 + threadIdx.x);
     if (row >= *n_rows || j >= n)
         return;
-    out.p[row * out.stride + j] = mixed_value(x, in, row, j);
+    store4(out.p + row * out.stride, j, n, mixed_values(x, in, row, j, n));
 }
 
 extern "C" void cuda_experts_mix(const cuda_at *at,
@@ -369,14 +386,14 @@ extern "C" void cuda_experts_mix(const cuda_at *at,
 {
     const uint32_t rows = linear_row_bound(at);
     if (rows > 0)
-        CUDA_LAUNCH(mix,
-                    dim3(rows, (op->n + 255) / 256),
-                    256,
-                    0,
-                    at->stream,
-                    linear_row_count(at),
-                    *x,
-                    op->in,
-                    op->out,
-                    op->n);
+        CUDA_LAUNCH_NEXT(mix,
+                         dim3(rows, (op->n + 1023) / 1024),
+                         256,
+                         0,
+                         at->stream,
+                         linear_row_count(at),
+                         *x,
+                         op->in,
+                         op->out,
+                         op->n);
 }

@@ -486,6 +486,7 @@ cudaError_t cuda_walk(struct cuda_backend *b, const struct cuda_bounds *bounds)
     struct cuda_at at = {.step = cuda_step_at(b, bounds),
                          .bounds = *bounds,
                          .block_shared = b->block_shared,
+                         .processors = b->processors,
                          .wgmma = b->wgmma == GPU_WGMMA_USED,
                          .stream = b->stream};
     /* up to one that is refused: what a capture says of those behind it would hide why */

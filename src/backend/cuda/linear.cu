@@ -1,58 +1,56 @@
 /* Matrix products: which kernel, how many blocks, and the sum of ranges that had blocks of their
  * own.
  *
- *      rows <= 16     linear_few: memory's speed is all there is (a second tile of 8 rows, begun at
- *                     the same time, finds the weights in the second-level cache)
- *      more           linear_many; with a block for each range of K where there would be less than
- *                     half as many blocks as processors
+ *      rows <= 16      linear_few: memory's speed is all there is
+ *      more            linear_wgmma on Hopper, else linear_many; with a block for each range of K
+ *                      where there would be less than half as many blocks as processors
  *
  * All give the same bits (linear_tiles.cuh), so the bounds of the launch may decide. Experts:
  * linear_few as long as an expert has about one tile of rows. */
-#include "backend/cuda/linear_tiles.cuh"
+#include "backend/cuda/linear_launches.cuh"
 
-static constexpr uint32_t FEW_ROWS = 16, FEW_BLOCKS = 64;
+/* Ranges have blocks of their own below FEW_BLOCKS, or half as many as there are processors. */
+static constexpr uint32_t FEW_ROWS = 16, FEW_BLOCKS = 64, LARGE = 132;
+/* Of a block: outputs and rows. */
+static constexpr uint32_t MANY_OUTPUTS = MANY_PARTS * CUDA_PART_ROWS, MANY_ROWS = 128;
 
 static uint32_t groups_of(uint32_t n, uint32_t size)
 {
     return n / size + (n % size != 0);
 }
 
-static int is_wide(const cuda_at *at)
-{
-    return at->block_shared >= CUDA_SHARED_WIDE;
-}
-
-/* Rows of a block of linear_many. */
-static uint32_t many_rows(const cuda_at *at, uint32_t rows)
-{
-    return rows <= 64 || !is_wide(at) ? 64 : 128;
-}
-
-/* Rows up to which ranges have blocks of their own. */
-static uint32_t scratch_rows_of(uint32_t n_out)
-{
-    return FEW_BLOCKS / groups_of(n_out, MANY_PARTS * CUDA_PART_ROWS) * 128;
-}
-
 extern "C" size_t cuda_linear_scratch(uint32_t max_rows, uint32_t n_in, uint32_t n_out)
 {
-    const uint32_t most = scratch_rows_of(n_out);
-    const uint32_t rows = max_rows <= FEW_ROWS ? 0 : max_rows < most ? max_rows : most;
-    const uint32_t splits = linear_splits(cuda_chunks(n_in), groups_of(n_out, CUDA_PART_ROWS));
-    return splits > 1 ? static_cast<size_t>(splits) * rows * n_out * sizeof(float) : 0;
+    const size_t most = static_cast<size_t>(FEW_BLOCKS) * MANY_OUTPUTS * MANY_ROWS;
+    const size_t n = static_cast<size_t>(max_rows) * n_out;
+    const uint32_t splits = linear_splits(cuda_chunks(n_in), 1);
+    if (max_rows <= FEW_ROWS || splits == 1)
+        return 0;
+    return splits * (n < most ? n : most) * sizeof(float);
 }
 
-/* out = (part[0] + part[1] + ...), finished as the others do. grid: (256 outputs, rows). */
-static __global__ void __launch_bounds__(256) linear_merge(const linear_args p)
+/* out = (part[0] + part[1] + ...), finished as the others do. grid: (256 outputs of each product,
+ * rows). */
+static constexpr uint32_t MERGE_OUTPUTS = 256, MOST_SPLITS = 8;
+static __global__ void __launch_bounds__(MERGE_OUTPUTS) linear_merge(const linear_group given)
 {
-    const uint32_t j = blockIdx.x * 256 + threadIdx.x, row = blockIdx.y;
+    cuda_let_next_begin();
+    cuda_wait_before();
+    uint32_t block;
+    const linear_args p = linear_of_group(given, blockIdx.x, block);
+    const uint32_t j = block * MERGE_OUTPUTS + threadIdx.x, row = blockIdx.y;
     if (row >= *p.n_rows || j >= p.n_out)
         return;
     const size_t step = static_cast<size_t>(p.scratch_rows) * p.n_out;
-    const float *part = p.scratch + static_cast<size_t>(row) * p.n_out + j;
+    const float *from = p.scratch + static_cast<size_t>(row) * p.n_out + j;
+    float part[MOST_SPLITS];
+#pragma unroll
+    for (uint32_t i = 0; i < MOST_SPLITS; i++)
+        part[i] = i < p.splits ? from[i * step] : 0;
     float total = part[0];
-    for (uint32_t i = 1; i < p.splits; i++)
-        total = __fadd_rn(total, part[i * step]);
+#pragma unroll
+    for (uint32_t i = 1; i < MOST_SPLITS; i++)
+        total = i < p.splits ? __fadd_rn(total, part[i]) : total;
     linear_store(p, 0, row, j, total, linear_factor(p, row));
 }
 
@@ -62,10 +60,10 @@ static bool is_k(int type)
     return type >= CUDA_TYPE_Q2_K && type <= CUDA_TYPE_Q6_K;
 }
 
-static linear_args args_of(const struct cuda_linear *op)
+/* rows: as many as were prepared at most. */
+static linear_args args_of(const struct cuda_linear *op, uint32_t rows)
 {
     const cuda_matrix *w = &op->w;
-    const int type = cuda_stored_as(w->type);
     const cuda_layout layout = cuda_layout_of(w->type);
     const uint32_t chunks = cuda_chunks(w->n_in);
     linear_args p = {};
@@ -77,13 +75,12 @@ static linear_args args_of(const struct cuda_linear *op)
     p.n_parts = groups_of(w->n_out, CUDA_PART_ROWS);
     p.runs = layout.chunks ? groups_of(chunks, layout.chunks) : chunks;
     p.splits = linear_splits(p.runs, p.n_parts);
-    p.unit = layout.form == CUDA_ACT_F16
-                 ? (is_k(type) ? linear_k_unit(type) : linear_block_unit(type))
-                 : 1;
+    p.units_bytes = cuda_units_bytes(layout.head_bytes);
     p.act = op->act.data;
+    p.act_group = cuda_act_group(rows);
     p.act_tile_bytes = cuda_act_tile_bytes(op->act.forms, op->act.k);
     p.act_offset = cuda_act_offset(op->act.forms, layout.form, op->act.k);
-    p.scaled = layout.form == CUDA_ACT_F16 || layout.form == CUDA_ACT_F16_PAIR;
+    p.scaled = layout.form == CUDA_ACT_F16;
     p.out = op->out;
     p.bias = op->bias;
     p.factors = op->factors;
@@ -93,7 +90,7 @@ static linear_args args_of(const struct cuda_linear *op)
     return p;
 }
 
-static void launch(int type, const linear_args *p, const linear_grid *g)
+static void launch(int type, const linear_group *p, const linear_grid *g)
 {
     type = cuda_stored_as(type);
     if (type == CUDA_TYPE_F32)
@@ -106,90 +103,175 @@ static void launch(int type, const linear_args *p, const linear_grid *g)
         linear_block_launch(type, p, g);
 }
 
-/* Blocks of a product in a grid of those that take 8 rows a block. */
-static uint32_t few_blocks(int type, const linear_args *p)
+/* Products that lie alike, and what they meet. */
+struct linear_work {
+    int type;
+    linear_args p[CUDA_LINEAR_GROUP];
+    uint32_t n;
+    uint32_t rows;  /* that a matrix meets, about; without experts: at most */
+    uint32_t tiles; /* of 8 rows, of all experts */
+    float *scratch; /* NULL: there is none */
+};
+
+static uint32_t parts_of(const linear_work *w)
 {
-    return type == CUDA_TYPE_F32 ? groups_of(p->n_out, LINEAR_WARPS)
-                                 : groups_of(p->n_parts, LINEAR_WARPS / p->splits);
+    uint32_t parts = 0;
+    for (uint32_t i = 0; i < w->n; i++)
+        parts += w->p[i].n_parts;
+    return parts;
 }
 
-/* Products of so many tiles of 8 rows: a grid for those that lie alike. */
-static void launch_few(
-    const cuda_at *at, const int *types, const linear_args *all, uint32_t n, uint32_t tiles)
+static uint32_t processors_of(const cuda_at *at)
+{
+    return at->processors ? at->processors : LARGE;
+}
+
+static linear_kernel kernel_for(const cuda_at *at, const linear_work *w)
+{
+    if (w->rows <= CUDA_ACT_ROWS || w->type == CUDA_TYPE_F32)
+        return LINEAR_FEW_8;
+    if (w->rows <= FEW_ROWS && w->p[0].first == NULL)
+        return LINEAR_FEW_16;
+    if (!at->wgmma)
+        return w->rows <= 64 || at->block_shared < CUDA_SHARED_WIDE ? LINEAR_MANY_64
+                                                                    : LINEAR_MANY_128;
+    if (w->rows <= 64)
+        return LINEAR_WGMMA_64;
+    /* three blocks of 256 outputs for two processors keep them busy; else two of 128 do, each */
+    const linear_args *p = &w->p[0];
+    const uint32_t times = p->first ? p->n_expert : p->heads ? p->heads : 1;
+    const uint64_t blocks = static_cast<uint64_t>(groups_of(parts_of(w), 2 * MANY_PARTS)) *
+                            groups_of(w->rows, MANY_ROWS) * times;
+    return 2 * blocks < 3 * processors_of(at) ? LINEAR_WGMMA_128 : LINEAR_WGMMA_256;
+}
+
+/* A grid's blocks of outputs, of as many parts for each. */
+static uint32_t count_blocks(const linear_work *w, linear_group *group, uint32_t outputs)
+{
+    uint32_t end = 0;
+    for (uint32_t i = 0; i < w->n; i++) {
+        group->of[i] = w->p[i];
+        group->end[i] = end += groups_of(w->p[i].n_out, outputs);
+    }
+    return end;
+}
+
+static void launch_few(const linear_work *w, linear_grid g)
+{
+    linear_group group = {};
+    for (uint32_t i = 0; i < w->n; i++) {
+        const linear_args *p = &w->p[i];
+        g.x += w->type == CUDA_TYPE_F32 ? groups_of(p->n_out, LINEAR_WARPS)
+                                        : groups_of(p->n_parts, LINEAR_WARPS / p->splits);
+        group.of[i] = *p;
+        group.end[i] = g.x;
+    }
+    g.y = group.tiles = g.kernel == LINEAR_FEW_16 ? groups_of(w->tiles, 2) : w->tiles;
+    g.z = w->p[0].heads ? w->p[0].heads : 1;
+    launch(w->type, &group, &g);
+}
+
+/* Each range has its own blocks, whose sums go to scratch; returns how many ranges there are. */
+static uint32_t split_ranges(linear_work *w)
+{
+    float *scratch = w->scratch;
+    uint32_t splits = 1;
+    for (uint32_t i = 0; i < w->n; i++) {
+        w->p[i].scratch = scratch;
+        w->p[i].scratch_rows = w->rows;
+        scratch += static_cast<size_t>(w->p[i].splits) * w->rows * w->p[i].n_out;
+        splits = w->p[i].splits > splits ? w->p[i].splits : splits;
+    }
+    return splits;
+}
+
+static void launch_many(const cuda_at *at, linear_work *w, linear_grid g)
+{
+    const uint32_t half = processors_of(at) / 2, few = half < FEW_BLOCKS ? half : FEW_BLOCKS;
+    const bool by_mma = g.kernel == LINEAR_MANY_64 || g.kernel == LINEAR_MANY_128;
+    const linear_args *p = &w->p[0];
+    linear_group group = {};
+    const uint32_t outputs = g.kernel == LINEAR_WGMMA_256 ? 2 * MANY_OUTPUTS : MANY_OUTPUTS;
+    const uint32_t block_rows =
+        g.kernel == LINEAR_MANY_64 || g.kernel == LINEAR_WGMMA_64 ? 64 : MANY_ROWS;
+    const uint32_t row_blocks = groups_of(w->rows, block_rows);
+    const uint32_t blocks = count_blocks(w, &group, outputs);
+    const uint32_t narrow = blocks * (outputs / MANY_OUTPUTS); /* cuda_linear_scratch's */
+    bool ranges = false;
+    g.z = p->first ? p->n_expert : p->heads ? p->heads : 1;
+    for (uint32_t i = 0; i < w->n && w->scratch && narrow * row_blocks < few; i++)
+        ranges |= w->p[i].splits > 1;
+    if (ranges) {
+        g.z = split_ranges(w);
+        (void)count_blocks(w, &group, outputs);
+    }
+    g.x = by_mma ? blocks : row_blocks;
+    g.y = by_mma ? row_blocks : blocks;
+    if (by_mma && p->first) { /* its experts are in the middle */
+        g.y = p->n_expert;
+        g.z = row_blocks;
+    }
+    launch(w->type, &group, &g);
+    if (ranges) {
+        const uint32_t merges = count_blocks(w, &group, MERGE_OUTPUTS);
+        CUDA_LAUNCH_NEXT(linear_merge, dim3(merges, w->rows), MERGE_OUTPUTS, 0, g.stream, group);
+    }
+}
+
+static void multiply(const cuda_at *at, linear_work *w)
+{
+    linear_grid g = {};
+    g.kernel = kernel_for(at, w);
+    g.stream = at->stream;
+    if (g.kernel == LINEAR_FEW_8 || g.kernel == LINEAR_FEW_16)
+        return launch_few(w, g);
+    if (at->wgmma)
+        return launch_many(at, w, g);
+    for (uint32_t i = 0; i < w->n; i++) { /* linear_many has one product */
+        linear_work one = *w;
+        one.p[0] = w->p[i];
+        one.n = 1;
+        launch_many(at, &one, g);
+    }
+}
+
+/* All products, those that lie alike together. */
+static void multiply_all(const cuda_at *at,
+                         const struct cuda_linear *ops,
+                         const linear_args *all,
+                         uint32_t n,
+                         linear_work w)
 {
     bool done[CUDA_LINEAR_GROUP] = {};
     for (uint32_t i = 0; i < n; i++) {
-        linear_args p[CUDA_LINEAR_GROUP];
-        linear_grid g = {};
+        w.n = 0;
         for (uint32_t j = i; j < n && !done[i]; j++) {
-            if (done[j] || !cuda_matrix_alike(types[i], types[j]))
+            if (done[j] || !cuda_matrix_alike(ops[i].w.type, ops[j].w.type))
                 continue;
             done[j] = j > i;
-            p[g.n] = all[j];
-            g.x += few_blocks(types[j], &all[j]);
-            g.end[g.n++] = g.x;
+            w.p[w.n++] = all[j];
         }
-        if (g.n == 0)
-            continue;
-        g.kernel = LINEAR_FEW;
-        g.y = tiles;
-        g.z = p[0].heads ? p[0].heads : 1;
-        g.wide = is_wide(at);
-        g.stream = at->stream;
-        launch(types[i], p, &g);
+        w.type = ops[i].w.type;
+        if (w.n > 0)
+            multiply(at, &w);
     }
-}
-
-/* That of linear_many, for matrices that meet about so many rows. */
-static linear_grid many_grid(const cuda_at *at, const linear_args *p, uint32_t rows)
-{
-    linear_grid g = {};
-    g.kernel = many_rows(at, rows) == 64 ? LINEAR_MANY_64
-               : at->wgmma               ? LINEAR_WGMMA_128
-                                         : LINEAR_MANY_128;
-    g.x = groups_of(p->n_parts, MANY_PARTS);
-    g.y = g.z = g.n = 1;
-    g.wide = is_wide(at);
-    g.stream = at->stream;
-    return g;
-}
-
-static void linear_many_rows(const cuda_at *at, const struct cuda_linear *op, linear_args p)
-{
-    const uint32_t rows = linear_row_bound(at);
-    linear_grid g = many_grid(at, &p, rows);
-    g.y = groups_of(rows, many_rows(at, rows));
-    if (p.heads > 0) {
-        g.z = p.heads;
-    } else if (p.splits > 1 && rows <= scratch_rows_of(p.n_out)) {
-        g.z = p.splits;
-        p.scratch = op->scratch;
-        p.scratch_rows = rows;
-    }
-    launch(op->w.type, &p, &g);
-    if (p.scratch_rows > 0)
-        CUDA_LAUNCH(linear_merge, dim3(groups_of(p.n_out, 256), rows), 256, 0, at->stream, p);
 }
 
 extern "C" void cuda_linear(const cuda_at *at, const struct cuda_linear *ops, uint32_t n)
 {
-    const uint32_t rows = linear_row_bound(at);
-    linear_args few[CUDA_LINEAR_GROUP];
-    int types[CUDA_LINEAR_GROUP];
-    uint32_t n_few = 0;
-    for (uint32_t i = 0; i < n && rows > 0; i++) {
-        linear_args p = args_of(&ops[i]);
-        p.n_rows = linear_row_count(at);
-        p.act_head_bytes =
-            ops[i].act.in_step ? cuda_act_bytes(ops[i].act.forms, rows, ops[i].act.k) : 0;
-        if (rows <= FEW_ROWS || ops[i].w.type == CUDA_TYPE_F32) {
-            types[n_few] = ops[i].w.type;
-            few[n_few++] = p;
-        } else {
-            linear_many_rows(at, &ops[i], p);
-        }
+    linear_args all[CUDA_LINEAR_GROUP];
+    linear_work w = {};
+    w.rows = linear_row_bound(at);
+    w.tiles = groups_of(w.rows, CUDA_ACT_ROWS);
+    w.scratch = ops[0].act.heads ? NULL : ops[0].scratch;
+    for (uint32_t i = 0; i < n; i++) {
+        all[i] = args_of(&ops[i], w.rows);
+        all[i].n_rows = linear_row_count(at);
+        all[i].act_head_bytes =
+            ops[i].act.in_step ? cuda_act_bytes(ops[i].act.forms, w.rows, ops[i].act.k) : 0;
     }
-    launch_few(at, types, few, n_few, groups_of(rows, CUDA_ACT_ROWS));
+    if (w.rows > 0)
+        multiply_all(at, ops, all, n, w);
 }
 
 extern "C" void cuda_experts_linear(const cuda_at *at,
@@ -198,24 +280,15 @@ extern "C" void cuda_experts_linear(const cuda_at *at,
                                     uint32_t n)
 {
     const uint32_t places = linear_place_bound(at, x);
-    const uint32_t given = linear_row_bound(at) * x->n_used / x->n_expert; /* rows of an expert */
-    linear_args few[CUDA_LINEAR_GROUP];
-    int types[CUDA_LINEAR_GROUP];
-    uint32_t n_few = 0;
-    for (uint32_t i = 0; i < n && places > 0; i++) {
-        linear_args p = args_of(&ops[i]);
-        p.first = x->first;
-        p.place_row = x->place_row;
-        p.n_expert = x->n_expert;
-        if (given <= CUDA_ACT_ROWS || ops[i].w.type == CUDA_TYPE_F32) {
-            types[n_few] = ops[i].w.type;
-            few[n_few++] = p;
-            continue;
-        }
-        linear_grid g = many_grid(at, &p, given);
-        g.y = x->n_expert;
-        g.z = given / many_rows(at, given) + 1;
-        launch(ops[i].w.type, &p, &g);
+    linear_args all[CUDA_LINEAR_GROUP];
+    linear_work w = {};
+    w.rows = linear_row_bound(at) * x->n_used / x->n_expert; /* of an expert */
+    w.tiles = groups_of(places, CUDA_ACT_ROWS);
+    for (uint32_t i = 0; i < n; i++) {
+        all[i] = args_of(&ops[i], places);
+        all[i].first = x->first;
+        all[i].n_expert = x->n_expert;
     }
-    launch_few(at, types, few, n_few, groups_of(places, CUDA_ACT_ROWS));
+    if (places > 0)
+        multiply_all(at, ops, all, n, w);
 }

@@ -1,11 +1,12 @@
 /* Matrix products straight from the block formats, and the embeddings.
  *
  * Weights are laid out at load as the kernels read them (pack.c, on the host, some output rows at a
- * time; linear.cu draws each format). Rows are prepared once for all matrices that read them
- * (cuda_act_pack). One path for 1 to thousands of rows: each output is the same sum in the same
- * order, whatever the number of rows, so weights are the operand of 16 rows of the tensor cores'
- * product and activations that of 8 columns, of which a lone row fills one. A split of K over
- * blocks depends on n_in and n_out alone, and its parts are added from the first to the last.
+ * time; linear_block.cu and linear_k.cu draw each format). Rows are prepared once for all matrices
+ * that read them (cuda_act_pack). One path for 1 to thousands of rows: each output is the same sum
+ * in the same order, whatever the number of rows, so weights are the operand of 16 rows of the
+ * tensor cores' product and activations that of 8 columns, of which a lone row fills one. A split
+ * of K over blocks depends on n_in and n_out alone, and its parts are added from the first to the
+ * last.
  *
  * Oracle: tests/oracle/oracle.c. F32 weights are multiplied in f32. */
 #ifndef WEIR_BACKEND_CUDA_LINEAR_H
@@ -39,13 +40,12 @@ void cuda_part_pack(int type, uint32_t n_in, uint32_t n, const uint8_t *src, uin
 
 /* --- activations --- */
 
-/* Rows prepared for weights of one kind or several: bits of cuda_act_form. linear_act.cu draws
+/* Rows prepared for weights of one kind or several: bits of cuda_act_form. linear_layout.h draws
  * them. */
 enum cuda_act_form {
-    CUDA_ACT_F16 = 1,      /* quantised weights */
-    CUDA_ACT_F16_PAIR = 2, /* F16: a sum of two f16 */
-    CUDA_ACT_BF16_PAIR = 4,
-    CUDA_ACT_F32 = 8,
+    CUDA_ACT_F16 = 1,       /* quantised weights, and F16 */
+    CUDA_ACT_BF16_PAIR = 2, /* BF16: a sum of two bf16 */
+    CUDA_ACT_F32 = 4,
 };
 /* The form that weights of a type are multiplied with. */
 unsigned cuda_act_form(int type);
@@ -57,6 +57,7 @@ struct cuda_act {
     uint32_t heads; /* 0: rows as they are; else each is so many, in_step values apart, which are */
     uint32_t in_step; /* prepared head by head, for matrices of their own; products: 0: all heads
                        * read rows that were prepared as they are */
+    float *sizes; /* cuda_slices_bytes for rows in slices (rows_pack.h), aligned to 16; or NULL */
 };
 size_t cuda_act_bytes(unsigned forms, uint32_t max_rows, uint32_t max_k); /* of each head */
 /* act->k values of each of rows 0, 1, ... of `in`, as many as at->rows says there are. A row with a
@@ -71,17 +72,18 @@ struct cuda_linear {
     const float *bias;    /* [n_out] or NULL */
     const float *factors; /* of w, or of each expert's; or NULL: 1 */
     struct cuda_buf out;
-    int add;           /* onto what out holds */
-    float *scratch;    /* cuda_linear_scratch bytes; launches in one stream may share it; with heads
-                        * there is none */
+    int add;        /* onto what out holds */
+    float *scratch; /* cuda_linear_scratch bytes; launches in one stream may share it, and products
+                     * that are launched together do; with heads there is none */
     uint32_t out_step; /* with act.heads: w is as many matrices behind each other, and the outputs
                         * of head h begin at h * out_step */
 };
+/* n_out: of all products that are launched together. */
 size_t cuda_linear_scratch(uint32_t max_rows, uint32_t n_in, uint32_t n_out);
 /* out[r][j] = factor * sum_k w[j][k] act[r][k] (+ bias[j]) (+ out[r][j]); rows as for
  * cuda_act_pack. Of n products, at most CUDA_LINEAR_GROUP, that read the same rows and write
- * different places: where rows are few, weights that lie alike share a launch. None has heads, or
- * it is alone. */
+ * different places: weights that lie alike share a launch (linear_many's do not). None has heads,
+ * or it is alone. */
 enum { CUDA_LINEAR_GROUP = 4 };
 void cuda_linear(const struct cuda_at *at, const struct cuda_linear *ops, uint32_t n);
 

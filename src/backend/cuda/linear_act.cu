@@ -1,17 +1,16 @@
 /* Rows of f32 to operands: as linear_layout.h draws them, once for all matrices that read them.
  *
  *      F16:   x = f16(v * 2^e), e such that the largest finite |v| of the row comes to 2^10..2^11:
- * far from overflow, sums of 16 too, and exact to 11 bits down to 2^-24 of the largest. sum of 16 =
- * the x as rounded, added in f32 from the first to the last; upper = f16(sum), lower = f16(sum -
- * upper). BF16:  upper = bf16(v), lower = bf16(v - upper). F32:   v.
+ *             far from overflow, and exact to 11 bits down to 2^-24 of the largest
+ *      BF16:  upper = bf16(v), lower = bf16(v - upper)
+ *      F32:   v
  *
- * A block a row (or a head of it), 256 threads; a thread takes groups of 16 of K. Rows up to the
- * next multiple of 8 are filled with zeros. Numbers: 4 bytes in, 2.5 to 8.5 out for each value,
- * bound by memory (or by the launch, for few rows); the row's second reading comes from the caches.
+ * A block a row (or a head of it); a thread takes fours of K, which stay in its registers between
+ * the search for the largest and the rounding. Rows up to the next multiple of 8 are filled with
+ * zeros. Numbers: 4 bytes in, 2 or 4 out for each value and form, bound by memory (or for few rows
+ * by the launch, a load and a barrier).
  */
 #include "backend/cuda/linear_act.cuh"
-
-static constexpr uint32_t ACT_THREADS = 256;
 
 /* Where the rows come from: row r of the step, or of a place (experts.h). */
 struct act_source {
@@ -21,14 +20,21 @@ struct act_source {
     int by_place;              /* the buffer has places as rows */
 };
 
-static __global__ void __launch_bounds__(ACT_THREADS) act_pack(const act_source src,
-                                                               uint8_t *data,
-                                                               uint32_t k,
-                                                               unsigned forms,
-                                                               uint32_t in_step,
-                                                               size_t head_bytes)
+template <class Row>
+static __global__ void __launch_bounds__(1024) act_pack(const act_source src,
+                                                        uint8_t *data,
+                                                        uint32_t k,
+                                                        unsigned forms,
+                                                        uint32_t group,
+                                                        uint32_t in_step,
+                                                        size_t head_bytes)
 {
-    const uint32_t row = blockIdx.x, n_rows = *src.n_rows;
+    cuda_let_next_begin();
+    const uint32_t row = blockIdx.x;
+    uint32_t n_rows = src.place_row ? 0 : early_value(src.n_rows);
+    cuda_wait_before();
+    if (src.place_row)
+        n_rows = *src.n_rows;
     if (row >= (n_rows + CUDA_ACT_ROWS - 1) / CUDA_ACT_ROWS * CUDA_ACT_ROWS)
         return;
     uint32_t from = row < n_rows ? row : UINT32_MAX;
@@ -40,35 +46,45 @@ static __global__ void __launch_bounds__(ACT_THREADS) act_pack(const act_source 
     const float *in = from == UINT32_MAX ? NULL
                                          : src.in.p + from * src.in.stride +
                                                static_cast<size_t>(blockIdx.y) * in_step;
-    float largest = 0;
-    for (uint32_t i = threadIdx.x; act_is_scaled(forms) && in && i < k; i += ACT_THREADS) {
-        const float v = fabsf(in[i]);
-        largest = v > largest && !isinf(v) ? v : largest;
-    }
-    act_pack_row(in,
-                 largest,
-                 act_tile(data + blockIdx.y * head_bytes, row, forms, k),
+    Row r;
+    r.begin(NULL, 0);
+    act_pack_row(r,
+                 in,
+                 act_tile_of(data + blockIdx.y * head_bytes, row, forms, k, group),
                  row % CUDA_ACT_ROWS,
                  k,
                  forms);
 }
 
-static void launch(const cuda_at *at, const act_source &src, const cuda_act *act, uint32_t rows)
+template <class Row>
+static void launch_as(const cuda_at *at, const act_source &src, const cuda_act *act, uint32_t rows)
 {
     const uint32_t padded = (rows + CUDA_ACT_ROWS - 1) / CUDA_ACT_ROWS * CUDA_ACT_ROWS;
-    if (padded == 0)
+    CUDA_LAUNCH_NEXT(act_pack<Row>,
+                     dim3(padded, act->heads ? act->heads : 1),
+                     sum_threads(act->k),
+                     0,
+                     at->stream,
+                     src,
+                     act->data,
+                     act->k,
+                     act->forms,
+                     cuda_act_group(rows),
+                     act->in_step,
+                     cuda_act_bytes(act->forms, rows, act->k));
+}
+
+static void launch(const cuda_at *at, const act_source &src, const cuda_act *act, uint32_t rows)
+{
+    const uint32_t fours = row_fours(act->k, sum_threads(act->k));
+    if (rows == 0)
         return;
-    CUDA_LAUNCH(act_pack,
-                dim3(padded, act->heads ? act->heads : 1),
-                ACT_THREADS,
-                0,
-                at->stream,
-                src,
-                act->data,
-                act->k,
-                act->forms,
-                act->in_step,
-                cuda_act_bytes(act->forms, rows, act->k));
+    if (fours <= 1)
+        launch_as<row_in_registers<1>>(at, src, act, rows);
+    else if (fours <= 4)
+        launch_as<row_in_registers<4>>(at, src, act, rows);
+    else
+        launch_as<row_in_memory>(at, src, act, rows);
 }
 
 extern "C" void cuda_act_pack(const cuda_at *at, cuda_buf in, const cuda_act *act)

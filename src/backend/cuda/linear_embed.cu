@@ -2,10 +2,15 @@
  * (tied embeddings) lies in memory once.
  *
  * out[r][k] = w[token[r]][k] * scale, w bit for bit what gguf_dequantize (gguf/blocks.c) says: the
- * same operations on the same numbers, each rounded once. A block a row; where a number's bits are
- * is linear_layout.h. Numbers: some thousand values a row, of which each is gathered by itself:
- * bound by latency, of no account beside the products. */
+ * same operations on the same numbers, each rounded once. (Scales lie divided by a power of two,
+ * which loses nothing unless a row has ones above 2^9 beside subnormal ones, or blocks of MXFP4
+ * 2^30 apart.) A thread a value, so that all are gathered at once; where a number's bits are is
+ * linear_layout.h. Numbers: some thousand values a row: bound by the latency of a token's number
+ * and then of its bits, of no account beside the products. */
+#include "backend/cuda/device.cuh"
 #include "backend/cuda/linear_tiles.cuh"
+
+static constexpr uint32_t EMBED_THREADS = 256;
 
 /* The chunk of one weight, and where the weight is in it. */
 struct weight_at {
@@ -62,6 +67,7 @@ static __device__ int fp4_value(const weight_at &w)
     return q & 8 ? -v : v;
 }
 
+/* In 2^-24 of the row's unit; floats have none. */
 static __device__ float weight_of(int type, const weight_at &w)
 {
     const uint32_t block = w.k / 32, group = w.k / 16;
@@ -80,29 +86,30 @@ static __device__ float weight_of(int type, const weight_at &w)
     case CUDA_TYPE_Q5_0:
         return product(head_f16(w, block, 2), five_bits_at(w) - 16);
     case CUDA_TYPE_Q4_1:
-        return __fadd_rn(product(head_f16(w, block, 4), nibble_at(w)), head_f16(w, 2 + block, 4));
+        return __fadd_rn(product(head_f16(w, block, 4), nibble_at(w)),
+                         product(head_f16(w, 2 + block, 4), CUDA_MIN_STEP));
     case CUDA_TYPE_Q5_1:
         return __fadd_rn(product(head_f16(w, block, 4), five_bits_at(w)),
-                         head_f16(w, 2 + block, 4));
+                         product(head_f16(w, 2 + block, 4), CUDA_MIN_STEP));
     case CUDA_TYPE_IQ4_NL:
         return product(head_f16(w, block, 2), iq4_value(w));
-    case CUDA_TYPE_MXFP4: {
-        const uint32_t e = static_cast<uint32_t>(head_byte(w, 0, block, 2));
-        return product(__uint_as_float(e < 2 ? 0x00200000u << e : (e - 1) << 23), fp4_value(w));
+    case CUDA_TYPE_MXFP4: { /* its floats, doubled here, are f16 of 2^-14 */
+        const int d = head_byte(w, 0, block, 2) << 8;
+        const float h = __half2float(__ushort_as_half(static_cast<unsigned short>(d)));
+        return product(__fmul_rn(h, 0x1p9f), fp4_value(w));
     }
-    case CUDA_TYPE_NVFP4: {
-        const int d = head_byte(w, 0, group, 4);
-        const float h = __half2float(__ushort_as_half(static_cast<unsigned short>(d << 7)));
-        return product(__fmul_rn(h, 128.0f), fp4_value(w));
+    case CUDA_TYPE_NVFP4: { /* likewise, with scales times 2^15 */
+        const int d = head_byte(w, 0, group, 4) << 7;
+        const float h = __half2float(__ushort_as_half(static_cast<unsigned short>(d)));
+        return product(__fmul_rn(h, 0x1p24f), fp4_value(w));
     }
     case CUDA_TYPE_IQ4_XS:
         return product(product(head_f16(w, 0, 1), head_byte(w, 32 + w.sub * 32, block, 2) - 32),
                        iq4_value(w));
     case CUDA_TYPE_TABLE: {
         const uint32_t i = bits_at(w.chunk, cuda_at_index(w.spot), 4);
-        const float d = load<float>(w.head + cuda_head_index(w.row, 0, 1) * 4);
-        return product(product(d, head_byte(w, 64 + w.sub * 64, group, 4)),
-                       static_cast<int>(w.head[320 + i]) - 128);
+        return product(product(head_f16(w, 0, 1), head_byte(w, 32 + w.sub * 64, group, 4)),
+                       static_cast<int>(w.head[CUDA_HEAD_TABLE - 16 + i]) - 128);
     }
     case CUDA_TYPE_Q2_K: {
         const int s = head_byte(w, 64 + w.sub * 64, group, 4);
@@ -128,38 +135,53 @@ static __device__ float weight_of(int type, const weight_at &w)
     }
 }
 
-static __global__ void __launch_bounds__(256) embed(const cuda_step step,
-                                                    const cuda_matrix m,
-                                                    const cuda_layout layout,
-                                                    size_t part_bytes,
-                                                    const cuda_buf out,
-                                                    float scale)
+/* Value k of a token's row. */
+static __device__ float value_of(
+    const cuda_matrix &m, const cuda_layout &layout, size_t part_bytes, uint32_t token, uint32_t k)
 {
-    const uint32_t row = blockIdx.x;
-    if (row >= step.counts->n_rows)
-        return;
-    const int32_t from = step.token_from ? step.token_from[row] : -1;
-    const int32_t given = from >= 0 ? step.chosen[from] : step.tokens[row];
-    const uint32_t token = given < 0 ? 0 : static_cast<uint32_t>(given); /* no number was chosen */
     const uint8_t *part = m.data + token / CUDA_PART_ROWS * part_bytes;
+    const uint32_t units_bytes = cuda_units_bytes(layout.head_bytes);
     const uint32_t run_bytes = layout.head_bytes + layout.chunks * layout.chunk_bytes;
     weight_at w;
     w.row = token % CUDA_PART_ROWS;
-    for (uint32_t k = threadIdx.x; k < m.n_in; k += 256) {
-        float v;
-        if (m.type == CUDA_TYPE_F32) {
-            v = load<float>(part + w.row * (part_bytes / CUDA_PART_ROWS) + k * sizeof(float));
-        } else {
-            const uint32_t chunk = k / CUDA_CHUNK_K;
-            w.sub = chunk % layout.chunks;
-            w.head = part + chunk / layout.chunks * static_cast<size_t>(run_bytes);
-            w.chunk = w.head + layout.head_bytes + w.sub * layout.chunk_bytes;
-            w.k = k % CUDA_CHUNK_K;
-            w.spot = cuda_spot_of(w.row, w.k);
-            v = weight_of(m.type, w);
-        }
-        out.p[row * out.stride + k] = __fmul_rn(v, scale);
-    }
+    if (m.type == CUDA_TYPE_F32)
+        return load<float>(part + w.row * (part_bytes / CUDA_PART_ROWS) + k * sizeof(float));
+    const uint32_t chunk = k / CUDA_CHUNK_K;
+    w.sub = chunk % layout.chunks;
+    w.head = part + units_bytes + chunk / layout.chunks * static_cast<size_t>(run_bytes);
+    w.chunk = w.head + layout.head_bytes + w.sub * layout.chunk_bytes;
+    w.k = k % CUDA_CHUNK_K;
+    w.spot = cuda_spot_of(w.row, w.k);
+    const float v = weight_of(m.type, w);
+    if (units_bytes == 0)
+        return v;
+    return __fmul_rn(__fmul_rn(v, 0x1p-24f), load<float>(part + w.row * sizeof(float)));
+}
+
+/* grid: [rows][values / EMBED_THREADS] */
+static __global__ void __launch_bounds__(EMBED_THREADS) embed(const cuda_step step,
+                                                              const cuda_matrix m,
+                                                              const cuda_layout layout,
+                                                              size_t part_bytes,
+                                                              const cuda_buf out,
+                                                              float scale)
+{
+    cuda_let_next_begin();
+    const uint32_t row = blockIdx.x, k = blockIdx.y * EMBED_THREADS + threadIdx.x;
+    const bool there = row < early_value(&step.counts->n_rows);
+    int32_t from = -1, token = 0;
+    if (there && step.token_from)
+        from = early_struct(&step.token_from[row]);
+    if (there && from < 0)
+        token = early_struct(&step.tokens[row]);
+    cuda_wait_before();
+    if (!there || k >= m.n_in)
+        return;
+    if (from >= 0)
+        token = step.chosen[from];
+    token = token < 0 ? 0 : token; /* no number was chosen */
+    out.p[row * out.stride + k] =
+        __fmul_rn(value_of(m, layout, part_bytes, static_cast<uint32_t>(token), k), scale);
 }
 
 extern "C" void cuda_embed(const cuda_at *at, const cuda_matrix *w, cuda_buf out, float scale)
@@ -168,15 +190,15 @@ extern "C" void cuda_embed(const cuda_at *at, const cuda_matrix *w, cuda_buf out
         return;
     cuda_matrix m = *w;
     m.type = cuda_stored_as(w->type);
-    CUDA_LAUNCH(embed,
-                at->bounds.rows,
-                256,
-                0,
-                at->stream,
-                at->step,
-                m,
-                cuda_layout_of(w->type),
-                cuda_part_bytes(w->type, w->n_in),
-                out,
-                scale);
+    CUDA_LAUNCH_NEXT(embed,
+                     dim3(at->bounds.rows, (m.n_in + EMBED_THREADS - 1) / EMBED_THREADS),
+                     EMBED_THREADS,
+                     0,
+                     at->stream,
+                     at->step,
+                     m,
+                     cuda_layout_of(w->type),
+                     cuda_part_bytes(w->type, w->n_in),
+                     out,
+                     scale);
 }

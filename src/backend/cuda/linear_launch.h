@@ -11,14 +11,15 @@ struct linear_args {
     const uint8_t *w;
     size_t matrix_bytes, part_bytes;
     uint32_t n_in, n_out;
-    uint32_t n_parts; /* of 16 outputs */
-    uint32_t runs;    /* of K */
-    uint32_t splits;  /* ranges of runs: 1, 2, 4 or 8 */
-    float unit;       /* of the sums: what the numbers multiplied are 1 / unit of */
+    uint32_t n_parts;     /* of 16 outputs */
+    uint32_t runs;        /* of K */
+    uint32_t splits;      /* ranges of runs: 1, 2, 4 or 8 */
+    uint32_t units_bytes; /* in front of each part; 0: no row has a unit */
     /* activations */
     const uint8_t *act;
     size_t act_tile_bytes, act_offset;
-    int scaled; /* they have a factor for each row */
+    uint32_t act_group; /* tiles that lie together */
+    int scaled;         /* they have a factor for each row */
     /* results */
     struct cuda_buf out;
     const float *bias;
@@ -26,8 +27,7 @@ struct linear_args {
     int add;
     /* rows: how many, or with experts where each one's places begin */
     const uint32_t *n_rows;
-    const uint32_t *first;     /* [n_expert + 1] or NULL */
-    const uint32_t *place_row; /* of each place: UINT32_MAX where it has none; NULL: no experts */
+    const uint32_t *first; /* [n_expert + 1] or NULL */
     uint32_t n_expert;
     /* heads, of which blockIdx.z says one; 0: none. All have the same rows */
     uint32_t heads, out_step;
@@ -36,27 +36,26 @@ struct linear_args {
     float *scratch;
     uint32_t scratch_rows;
 };
-/* What a launch of few rows is given: products of the same rows by weights that lie alike, of which
- * one follows the other in blocks. Tiles of rows that meet the same weights are blocks beside each
- * other: what the first reads from memory the others find in the second-level cache. */
+/* What a launch is given: products of the same rows by weights that lie alike, of which one follows
+ * the other in blocks. linear_many has one. */
 struct linear_group {
     struct linear_args of[CUDA_LINEAR_GROUP];
-    uint32_t end[CUDA_LINEAR_GROUP]; /* of blockIdx.x / tiles, behind each */
-    uint32_t tiles;                  /* of 8 rows */
+    uint32_t end[CUDA_LINEAR_GROUP]; /* of the group's blocks, behind each */
+    uint32_t tiles;                  /* linear_few: tiles of rows, beside each other */
 };
 
-enum linear_kernel { /* rows a block */
-                     LINEAR_FEW,
+enum linear_kernel { /* rows a block; WGMMA_256: 256 outputs, 128 rows */
+                     LINEAR_FEW_8,
+                     LINEAR_FEW_16,
                      LINEAR_MANY_64,
                      LINEAR_MANY_128,
+                     LINEAR_WGMMA_64,
                      LINEAR_WGMMA_128,
+                     LINEAR_WGMMA_256,
 };
 struct linear_grid {
     uint32_t x, y, z; /* y of LINEAR_FEW: its tiles */
-    uint32_t n;       /* products: 1, but for LINEAR_FEW */
-    uint32_t end[CUDA_LINEAR_GROUP];
     enum linear_kernel kernel;
-    int wide; /* blocks may have CUDA_SHARED_WIDE bytes; those of 128 rows need them */
     cudaStream_t stream;
 };
 
@@ -89,17 +88,15 @@ static inline uint32_t linear_place_bound(const struct cuda_at *at, const struct
     return most < x->most_places ? most : x->most_places;
 }
 
-/* By type; p: of each product (g->n). unit: what the numbers multiplied are 1 / unit of. */
+/* By type. */
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-float linear_block_unit(int type);
-void linear_block_launch(int type, const struct linear_args *p, const struct linear_grid *g);
-float linear_k_unit(int type);
-void linear_k_launch(int type, const struct linear_args *p, const struct linear_grid *g);
-void linear_half_launch(int type, const struct linear_args *p, const struct linear_grid *g);
-void linear_f32_launch(const struct linear_args *p, const struct linear_grid *g);
+void linear_block_launch(int type, const struct linear_group *p, const struct linear_grid *g);
+void linear_k_launch(int type, const struct linear_group *p, const struct linear_grid *g);
+void linear_half_launch(int type, const struct linear_group *p, const struct linear_grid *g);
+void linear_f32_launch(const struct linear_group *p, const struct linear_grid *g);
 
 #ifdef __cplusplus
 }

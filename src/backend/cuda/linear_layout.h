@@ -3,12 +3,15 @@
  *
  * Weights lie as the tensor cores take them (mma m16n8k16, weights as the operand of 16 rows):
  *
- *      part      16 output rows, all of K; missing rows are zero
- *        run     1 or 4 chunks that share a head: scales, and what else is stored once for many
- *          chunk 64 of K: four steps of 16, each one mma
+ *      part       16 output rows, all of K; missing rows are zero
+ *        units    of each row, f32: a power of two that sums are multiplied by (linear_unpack.cuh)
+ *        run      1 or 4 chunks that share a head: scales, and what else is stored once for many
+ *          chunk  64 of K: four steps of 16, each one mma
  *
- *      part = | head | chunk 0 | chunk 1 ... | head | chunk ...      (heads only where there are
- * any)
+ *      part = | units | head | chunk 0 | chunk 1 ... | head | chunk ...
+ *
+ * Scales are divided by the unit, so that they and the weights are f16. Floats have neither units
+ * nor heads.
  *
  * In a step lane l holds rows l / 4 and l / 4 + 8, and of each four values of K, from 4 (l % 4) on:
  *
@@ -20,7 +23,8 @@
  * Where a number's bits are is a function below (cuda_at_nibble ...): all that pack.c, cuda_embed
  * and the kernels' unpacking have to agree on.
  *
- * K is padded to whole runs with zeros, of weights and of activations. */
+ * K is padded with zeros: of weights to whole runs, of activations to whole chunks (types of four
+ * chunks a run have blocks of 256 of K, so both are the same). */
 #ifndef WEIR_BACKEND_CUDA_LINEAR_LAYOUT_H
 #define WEIR_BACKEND_CUDA_LINEAR_LAYOUT_H
 
@@ -36,7 +40,7 @@
 
 /* name, number (enum gguf_type), chunks of a run, bytes of a head, bytes of a chunk, activations */
 #define CUDA_FORMATS(X)                                                                            \
-    X(F16, 1, 1, 0, 2048, CUDA_ACT_F16_PAIR)                                                       \
+    X(F16, 1, 1, 0, 2048, CUDA_ACT_F16)                                                            \
     X(BF16, 30, 1, 0, 2048, CUDA_ACT_BF16_PAIR)                                                    \
     X(Q4_0, 2, 1, 64, 512, CUDA_ACT_F16)                                                           \
     X(Q4_1, 3, 1, 128, 512, CUDA_ACT_F16)                                                          \
@@ -52,7 +56,7 @@
     X(Q5_K, 13, 4, 320, 640, CUDA_ACT_F16)                                                         \
     X(Q6_K, 14, 4, 288, 768, CUDA_ACT_F16)                                                         \
     X(IQ4_XS, 23, 4, 160, 512, CUDA_ACT_F16)                                                       \
-    X(TABLE, 256, 4, 336, 512, CUDA_ACT_F16)
+    X(TABLE, 256, 4, 304, 512, CUDA_ACT_F16)
 /* TABLE is no type of files: numbers that sixteen bytes of its own say the meaning of. */
 
 #define CUDA_FORMAT_NUMBERS(name, number, chunks, head, chunk, form)                               \
@@ -112,6 +116,16 @@ static inline struct cuda_layout cuda_layout_of(int type)
     return other;
 }
 
+/* Bytes of the units in front of a part. */
+#define CUDA_UNITS_BYTES 64u
+CUDA_ANY uint32_t cuda_units_bytes(uint32_t head_bytes)
+{
+    return head_bytes > 0 ? CUDA_UNITS_BYTES : 0;
+}
+
+/* Mins of Q4_1 and Q5_1 are stored divided by so many d: both are f16 of about one size. */
+#define CUDA_MIN_STEP 32u
+
 CUDA_ANY uint32_t cuda_chunks(uint32_t k)
 {
     return k / CUDA_CHUNK_K + (k % CUDA_CHUNK_K != 0);
@@ -146,9 +160,9 @@ CUDA_ANY uint32_t cuda_at_byte(struct cuda_spot s)
 /* Nibbles: steps 0 and 1 in the low ones, 2 and 3 in the high ones, so that a mask leaves the pair
  * of a register:
  *
- *      word step % 2 * 2 + reg % 2:    31..        half 1          | half 0            ..0
- *                                    | s+2 r+2 | s r+2 | s+2 r | s r | s+2 r+2 | s r+2 | s+2 r | s
- * r | */
+ *      word step % 2 * 2 + reg % 2, from bit 31 down, four bits each; half 1, then half 0:
+ *
+ *      | s+2 r+2 | s r+2 | s+2 r | s r | s+2 r+2 | s r+2 | s+2 r | s r | */
 CUDA_ANY uint32_t cuda_at_nibble(struct cuda_spot s)
 {
     return s.lane * 128 + (s.step % 2 * 2 + s.reg % 2) * 32 + s.half * 16 + s.reg / 2 * 8 +
@@ -206,32 +220,41 @@ CUDA_ANY uint32_t cuda_head_index(uint32_t row, uint32_t e, uint32_t n)
 
 /* --- prepared activations --- */
 
-/* Tiles of 8 rows. A tile holds 8 factors of f32 that undo the rows' scales, then, for each form
- * that it has, all chunks of 64 of K:
+/* Tiles of 8 rows, in groups of as many as there may be in a launch, up to 16: cuda_act_group, of
+ * the same bound when rows are prepared and when they are multiplied. A group holds what all its
+ * tiles have of a chunk together, so that one copy brings it:
  *
- *      F16:  | values 1024 | sums 128 | sums in parts 128 |
- *      pair: | values, upper part 1024 | lower part 1024 |
- *      F32:  not in chunks: [8 rows][K padded to chunks]
+ *      | factors of its tiles | forms that there are, each:
  *
- * Values lie as the operand of 8 columns, in pieces of 128 bytes: the 8 rows after each other, 16
- * bytes each. Two pieces for each 16 of K: of each four the first two numbers, then the others; so
- * ldmatrix makes registers of them, and wgmma reads them where they lie.
- * Sums: f32 [8 rows][4] of 16 values each, as rounded. In parts: the same as two f16 that add up.
- */
+ *      F16:      | chunk 0 of all tiles, 1024 bytes each | chunk 1 of all | ..
+ *      pair:     the same; | values, upper part 1024 | lower part 1024 |
+ *      F32:      not in chunks: [tiles][8 rows][K padded to chunks]
+ *
+ * Factors, 8 f32 a tile, undo the rows' scales. Values of a tile's chunk lie as the operand of 8
+ * columns, in pieces of 128 bytes: the 8 rows after each other, 16 bytes each. Two pieces for each
+ * 16 of K: of each four the first two numbers, then the others; so a lane's operands are words of
+ * them, and wgmma reads them where they lie. */
 #define CUDA_ACT_ROWS 8u
 #define CUDA_ACT_HEAD_BYTES 32u
-#define CUDA_ACT_SUMS 1024u
-#define CUDA_ACT_PARTS 1152u
-#define CUDA_ACT_F16_BYTES 1280u
+#define CUDA_ACT_F16_BYTES 1024u
 #define CUDA_ACT_PAIR_BYTES 2048u
+#define CUDA_ACT_GROUP 16u
+CUDA_ANY uint32_t cuda_act_group(uint32_t max_rows)
+{
+    const uint32_t tiles = max_rows / CUDA_ACT_ROWS + (max_rows % CUDA_ACT_ROWS != 0);
+    return tiles < CUDA_ACT_GROUP ? tiles : CUDA_ACT_GROUP;
+}
+CUDA_ANY uint32_t cuda_act_chunk_bytes(unsigned form)
+{
+    return form == CUDA_ACT_F16   ? CUDA_ACT_F16_BYTES
+           : form != CUDA_ACT_F32 ? CUDA_ACT_PAIR_BYTES
+                                  : CUDA_ACT_ROWS * CUDA_CHUNK_K * (uint32_t)sizeof(float);
+}
 CUDA_ANY size_t cuda_act_form_bytes(unsigned form, uint32_t k)
 {
-    const size_t of_chunk = form == CUDA_ACT_F16   ? CUDA_ACT_F16_BYTES
-                            : form != CUDA_ACT_F32 ? CUDA_ACT_PAIR_BYTES
-                                                   : CUDA_ACT_ROWS * CUDA_CHUNK_K * sizeof(float);
-    return cuda_chunks(k) * of_chunk;
+    return (size_t)cuda_chunks(k) * cuda_act_chunk_bytes(form);
 }
-/* Where a form begins in a tile; of CUDA_ACT_F32 * 2: the tile's end. */
+/* A tile's bytes in front of a form; of CUDA_ACT_F32 * 2: all of them. */
 CUDA_ANY size_t cuda_act_offset(unsigned forms, unsigned form, uint32_t k)
 {
     size_t at = CUDA_ACT_HEAD_BYTES;
@@ -243,12 +266,10 @@ CUDA_ANY size_t cuda_act_tile_bytes(unsigned forms, uint32_t k)
 {
     return cuda_act_offset(forms, CUDA_ACT_F32 * 2, k);
 }
-/* Byte of value k of row 0..7 in its form's part of the tile, upper part. */
-CUDA_ANY size_t cuda_act_at(unsigned form, uint32_t row, uint32_t k)
+/* Byte of value k of row 0..7 in its tile's chunk, upper part. */
+CUDA_ANY uint32_t cuda_act_in_chunk(uint32_t row, uint32_t k)
 {
-    const size_t of_chunk = form == CUDA_ACT_F16 ? CUDA_ACT_F16_BYTES : CUDA_ACT_PAIR_BYTES;
-    return k / CUDA_CHUNK_K * of_chunk + k % 64 / 16 * 256 + k % 4 / 2 * 128 + row * 16 +
-           k % 16 / 4 * 4 + k % 2 * 2;
+    return k % CUDA_CHUNK_K / 16 * 256 + k % 4 / 2 * 128 + row * 16 + k % 16 / 4 * 4 + k % 2 * 2;
 }
 
 #endif

@@ -12,7 +12,7 @@
 #define RESERVE_BYTES ((size_t)256 << 20)
 /* A device on which not even so long a sequence has room is no use. */
 #define LEAST_POSITIONS 4096
-/* Of a grid's second and third dimension: the tiles of attention, and those of experts' rows. */
+/* Of a grid's second and third dimension: the tiles of attention, and rows of experts. */
 #define MOST_TILES 65535
 #define CARVE_BYTES 256 /* as the device aligns what it gives */
 
@@ -116,16 +116,30 @@ static size_t act_bytes(const struct cuda_backend *b, bool experts, uint32_t row
     return most;
 }
 
+/* Room for what slices of rows leave to be packed. */
+static size_t sizes_bytes(const struct cuda_backend *b)
+{
+    size_t most = 0;
+    for (uint32_t i = 0; i < b->n_launches; i++) {
+        const struct launch *l = &b->launches[i];
+        const size_t n = l->kind == LAUNCH_PACK ? cuda_slices_bytes(l->n) : 0;
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
 static size_t scratch_bytes(const struct cuda_backend *b)
 {
     size_t most = 0;
     for (uint32_t i = 0; i < b->n_launches; i++) {
         const struct launch *l = &b->launches[i];
-        if (l->kind != LAUNCH_LINEAR && l->kind != LAUNCH_EXPERT_LINEAR)
+        if (l->kind != LAUNCH_LINEAR)
             continue;
-        const struct cuda_matrix *m = &b->matrices[l->matrix].m;
-        const size_t rows = l->kind == LAUNCH_LINEAR ? padded_rows(b) : b->experts.most_places;
-        const size_t n = cuda_linear_scratch((uint32_t)rows, m->n_in, m->n_out);
+        uint32_t n_out = 0; /* of all that are launched together */
+        for (uint32_t k = 0; k <= l->joined; k++)
+            n_out += b->matrices[l[k].matrix].m.n_out;
+        const size_t n =
+            cuda_linear_scratch((uint32_t)padded_rows(b), b->matrices[l->matrix].m.n_in, n_out);
         most = n > most ? n : most;
     }
     return most;
@@ -194,6 +208,7 @@ static void carve_workspace(struct cuda_backend *b, struct carver *c)
     carve_sampling(b, c);
     carve_experts(b, c);
     b->act.data = carve(c, 1, act_bytes(b, false, (uint32_t)padded_rows(b)));
+    b->act.sizes = carve(c, 1, sizes_bytes(b));
     b->linear_scratch = carve(c, 1, scratch_bytes(b));
     b->attention_scratch = carve(c, 1, cuda_attention_scratch(&shape, &b->most));
     b->vectors = carve(c, b->n_vector_floats, sizeof *b->vectors);

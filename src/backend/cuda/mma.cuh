@@ -62,6 +62,23 @@ static __device__ __forceinline__ void ldmatrix_x4_trans(uint32_t r[4], const vo
                  : "memory");
 }
 
+/* N words that nobody reads again soon, nor any kernel writes: past the nearest cache. */
+template <int N> static __device__ __forceinline__ void load_words_once(const void *p, uint32_t *w)
+{
+    if constexpr (N == 4)
+        asm volatile("ld.global.nc.L1::no_allocate.L2::256B.v4.u32 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3])
+                     : "l"(__cvta_generic_to_global(p)));
+    else if constexpr (N == 2)
+        asm volatile("ld.global.nc.L1::no_allocate.L2::256B.v2.u32 {%0, %1}, [%2];"
+                     : "=r"(w[0]), "=r"(w[1])
+                     : "l"(__cvta_generic_to_global(p)));
+    else
+        asm volatile("ld.global.nc.L1::no_allocate.L2::256B.u32 %0, [%1];"
+                     : "=r"(w[0])
+                     : "l"(__cvta_generic_to_global(p)));
+}
+
 /* 16 bytes, both ends aligned to 16; from_global of them read (16 or 0), the rest zero. */
 static __device__ __forceinline__ void cp_async_16_fill(void *shared,
                                                         const void *global,
@@ -90,6 +107,13 @@ template <int groups_left> static __device__ __forceinline__ void cp_async_wait(
 }
 
 #else
+
+template <int N> static inline void load_words_once(const void *p, uint32_t *w)
+{
+    for (int i = 0; i < N; i++) {
+        w[i] = static_cast<const uint32_t *>(p)[i];
+    }
+}
 
 struct mma_operands {
     float *d;

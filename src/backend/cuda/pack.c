@@ -4,6 +4,8 @@
 #include "gguf/blocks.h"
 #include "gguf/grids.h"
 
+#include <limits.h>
+#include <math.h>
 #include <string.h>
 
 _Static_assert((int)CUDA_TYPE_F32 == (int)GGUF_TYPE_F32, "types are numbered as in files");
@@ -45,7 +47,8 @@ size_t cuda_part_bytes(int type, uint32_t n_in)
     if (l.chunks == 0)
         return (size_t)CUDA_PART_ROWS * cuda_chunks(n_in) * CUDA_CHUNK_K * sizeof(float);
     const size_t runs = (cuda_chunks(n_in) + l.chunks - 1) / l.chunks;
-    return runs * (l.head_bytes + (size_t)l.chunks * l.chunk_bytes);
+    return cuda_units_bytes(l.head_bytes) +
+           runs * (l.head_bytes + (size_t)l.chunks * l.chunk_bytes);
 }
 
 size_t cuda_matrix_bytes(int type, uint32_t n_in, uint32_t n_out)
@@ -57,7 +60,8 @@ size_t cuda_matrix_bytes(int type, uint32_t n_in, uint32_t n_out)
 size_t cuda_act_bytes(unsigned forms, uint32_t max_rows, uint32_t max_k)
 {
     const size_t tiles = max_rows / CUDA_ACT_ROWS + (max_rows % CUDA_ACT_ROWS != 0);
-    return tiles * cuda_act_tile_bytes(forms, max_k);
+    const size_t group = cuda_act_group(max_rows);
+    return group ? (tiles + group - 1) / group * group * cuda_act_tile_bytes(forms, max_k) : 0;
 }
 
 /* --- one row --- */
@@ -277,7 +281,7 @@ static void pack_iq4_xs(const uint8_t *src, const struct run *to)
 struct grid {
     const uint32_t *points;
     uint32_t n_dims;
-    float unit;        /* a scale is d * this * (2 scale + 1) */
+    float unit;        /* a scale is d * this, of the row's unit, * (2 scale + 1) */
     uint8_t table[16]; /* digit, or 8 + digit where a sign (of IQ1 the one taken off) says so */
 };
 
@@ -330,11 +334,10 @@ static void pack_table(int type, const uint8_t *src, const struct run *to)
         const bool ones = type == GGUF_TYPE_IQ1_S || type == GGUF_TYPE_IQ1_M; /* a sign for all 8 */
         q[i] = (uint8_t)(digit | (codes.signs[i / 8] >> (ones ? 0 : i % 8) & 1) << 3);
     }
-    const float d = f16_to_f32(codes.d) * g.unit;
-    memcpy(to->head + (size_t)cuda_head_index(to->row, 0, 1) * sizeof d, &d, sizeof d);
+    put_u16(to, 0, 1, codes.d);
     for (uint32_t i = 0; i < 16; i++)
-        put_u8(to, 64 + i / 4 * 64, i % 4, 4, (uint8_t)(2 * codes.scales[i] + 1));
-    memcpy(to->head + 320, g.table, sizeof g.table);
+        put_u8(to, 32 + i / 4 * 64, i % 4, 4, (uint8_t)(2 * codes.scales[i] + 1));
+    memcpy(to->head + CUDA_HEAD_TABLE - sizeof g.table, g.table, sizeof g.table);
     put(to, 0, cuda_at_index, 4, 0, q, 256);
 }
 
@@ -451,6 +454,100 @@ static void pack_block_of(
     }
 }
 
+/* --- units --- */
+
+/* What a row's entry of each head begins with, f16: so many d, then mins. d * the format's largest
+ * scale is an f16 where d < 2^top, so that D (linear_unpack.cuh) is one; mins are below 2^16, those
+ * of a step counted in it. */
+struct row_scales {
+    uint32_t n_d, n_mins;
+    int top, min_step; /* log2 */
+};
+static struct row_scales row_scales_of(int type)
+{
+    switch (cuda_stored_as(type)) {
+    case CUDA_TYPE_Q4_1:
+    case CUDA_TYPE_Q5_1:
+        return (struct row_scales){2, 2, 16, 5};
+    case CUDA_TYPE_Q2_K: /* scales to 15; TQ1_0, TQ2_0: 1 */
+        return (struct row_scales){1, 1, type == GGUF_TYPE_Q2_K ? 12 : 16, 0};
+    case CUDA_TYPE_Q4_K: /* 63 */
+    case CUDA_TYPE_Q5_K:
+        return (struct row_scales){1, 1, 10, 0};
+    case CUDA_TYPE_Q3_K: /* -32..31 */
+    case CUDA_TYPE_IQ4_XS:
+    case CUDA_TYPE_TABLE:
+        return (struct row_scales){1, 0, 11, 0};
+    case CUDA_TYPE_Q6_K: /* -128..127 */
+        return (struct row_scales){1, 0, 9, 0};
+    default: /* Q8_0, Q4_0, Q5_0, IQ4_NL */
+        return (struct row_scales){2, 0, 16, 0};
+    }
+}
+_Static_assert(CUDA_MIN_STEP == 1u << 5, "row_scales");
+
+/* The most that exponents may be raised by for the largest |v|, 2^e at least, to stay below 2^top;
+ * of 0 anything. */
+static int most_shift(float v, int top)
+{
+    return v > 0 ? top - 1 - ilogbf(v) : INT_MAX;
+}
+
+/* Row r's f16 in the heads of a part: divided by a power of two that makes of the largest as much
+ * as it may be, which is returned: the row's unit. */
+static float divide_scales(int type, uint32_t r, uint8_t *heads, size_t runs, size_t run_bytes)
+{
+    const struct row_scales s = row_scales_of(type);
+    const uint32_t n = s.n_d + s.n_mins;
+    float largest[2] = {0, 0};
+    uint16_t h;
+    for (size_t i = 0; i < runs * n; i++) {
+        const uint32_t e = (uint32_t)(i % n);
+        memcpy(&h, heads + i / n * run_bytes + (size_t)cuda_head_index(r, e, n) * 2, 2);
+        const float v = fabsf(f16_to_f32(h));
+        if (isfinite(v) && v > largest[e >= s.n_d])
+            largest[e >= s.n_d] = v;
+    }
+    const int of_d = most_shift(largest[0], s.top),
+              of_min = most_shift(largest[1], 16 + s.min_step);
+    const int shift = of_d < of_min ? of_d : of_min == INT_MAX ? 0 : of_min;
+    for (size_t i = 0; i < runs * n; i++) {
+        const uint32_t e = (uint32_t)(i % n);
+        uint8_t *at = heads + i / n * run_bytes + (size_t)cuda_head_index(r, e, n) * 2;
+        memcpy(&h, at, 2);
+        h = f32_to_f16(ldexpf(f16_to_f32(h), e < s.n_d ? shift : shift - s.min_step));
+        memcpy(at, &h, 2);
+    }
+    return ldexpf(1, 24 - shift);
+}
+
+/* The same of MXFP4's exponents, which become the upper bytes of f16: 2^15 of the row's largest.
+ * What is 2^30 times smaller is 0. */
+static float divide_exponents(uint32_t r, uint8_t *heads, size_t runs, size_t run_bytes)
+{
+    int largest = 0;
+    for (size_t i = 0; i < runs * 2; i++) {
+        const int e = heads[i / 2 * run_bytes + cuda_head_index(r, i % 2, 2)];
+        largest = e > largest ? e : largest;
+    }
+    for (size_t i = 0; i < runs * 2; i++) {
+        uint8_t *e = heads + i / 2 * run_bytes + cuda_head_index(r, i % 2, 2);
+        *e = (uint8_t)(*e + 30 < largest ? 0 : (*e + 30 - largest) * 4);
+    }
+    return ldexpf(1, largest - 128);
+}
+
+/* Row r's unit, by which what its heads hold is divided. */
+static float row_unit(int type, uint32_t r, uint8_t *heads, size_t runs, size_t run_bytes)
+{
+    if (type == GGUF_TYPE_NVFP4)
+        return 0x1p7f; /* of scales by 2^7 and floats by 2^-14; no other could hold more */
+    if (type == GGUF_TYPE_MXFP4)
+        return divide_exponents(r, heads, runs, run_bytes);
+    const float unit = divide_scales(type, r, heads, runs, run_bytes);
+    return cuda_stored_as(type) == CUDA_TYPE_TABLE ? unit * grid_of(type).unit : unit;
+}
+
 void cuda_part_pack(int type, uint32_t n_in, uint32_t n, const uint8_t *src, uint8_t *dst)
 {
     const struct cuda_layout l = cuda_layout_of(type);
@@ -458,6 +555,7 @@ void cuda_part_pack(int type, uint32_t n_in, uint32_t n, const uint8_t *src, uin
     const size_t row_bytes = (size_t)n_in / info->block_values * info->block_bytes;
     const size_t run_bytes = l.head_bytes + (size_t)l.chunks * l.chunk_bytes;
     const size_t part_bytes = cuda_part_bytes(type, n_in);
+    uint8_t *runs = dst + cuda_units_bytes(l.head_bytes);
     memset(dst, 0, part_bytes);
     block_grids_fill();
     for (uint32_t r = 0; r < n; r++, src += row_bytes) {
@@ -466,6 +564,11 @@ void cuda_part_pack(int type, uint32_t n_in, uint32_t n, const uint8_t *src, uin
         else if (info->block_values == 1)
             pack_float16(src, n_in, r, dst);
         for (uint32_t i = 0; info->block_values > 1 && i < n_in / info->block_values; i++)
-            pack_block_of(type, src + (size_t)i * info->block_bytes, r, i, dst, run_bytes);
+            pack_block_of(type, src + (size_t)i * info->block_bytes, r, i, runs, run_bytes);
+        if (l.head_bytes > 0) {
+            const float unit =
+                row_unit(type, r, runs, (part_bytes - CUDA_UNITS_BYTES) / run_bytes, run_bytes);
+            memcpy(dst + r * sizeof unit, &unit, sizeof unit);
+        }
     }
 }

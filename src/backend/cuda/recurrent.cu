@@ -108,6 +108,8 @@ template <int W> struct conv_rows {
 /* grid: [sequences][channels / CONV_THREADS] */
 template <int W> static __global__ void conv_kernel(cuda_step step, struct cuda_conv op)
 {
+    cuda_let_next_begin();
+    cuda_wait_before();
     const uint32_t c = blockIdx.y * CONV_THREADS + threadIdx.x;
     if (blockIdx.x >= step.counts->n_seqs || c >= op.n)
         return;
@@ -146,7 +148,7 @@ template <int W> static __global__ void conv_kernel(cuda_step step, struct cuda_
 template <int W> static void conv_launch(const struct cuda_at *at, const struct cuda_conv *op)
 {
     const dim3 grid(at->bounds.seqs, (op->n + CONV_THREADS - 1) / CONV_THREADS);
-    CUDA_LAUNCH(conv_kernel<W>, grid, CONV_THREADS, 0, at->stream, at->step, *op);
+    CUDA_LAUNCH_NEXT(conv_kernel<W>, grid, CONV_THREADS, 0, at->stream, at->step, *op);
 }
 
 void cuda_conv(const struct cuda_at *at, const struct cuda_conv *op)
@@ -168,6 +170,8 @@ void cuda_conv(const struct cuda_at *at, const struct cuda_conv *op)
 /* In double, as a rate is a power of numbers near 1 over a long text. grid: [rows][heads / 128] */
 static __global__ void rates_kernel(cuda_step step, struct cuda_rates op)
 {
+    cuda_let_next_begin();
+    cuda_wait_before();
     const uint32_t row = blockIdx.x, h = blockIdx.y * RATE_THREADS + threadIdx.x, per = op.per;
     if (row >= step.counts->n_rows || h >= op.n_head)
         return;
@@ -184,7 +188,7 @@ void cuda_rates(const struct cuda_at *at, const struct cuda_rates *op)
 {
     const dim3 grid(at->bounds.rows, (op->n_head + RATE_THREADS - 1) / RATE_THREADS);
     if (at->bounds.rows > 0)
-        CUDA_LAUNCH(rates_kernel, grid, RATE_THREADS, 0, at->stream, at->step, *op);
+        CUDA_LAUNCH_NEXT(rates_kernel, grid, RATE_THREADS, 0, at->stream, at->step, *op);
 }
 
 /* --- heads --- */
@@ -355,6 +359,8 @@ template <int G, bool EACH>
 static __global__ void __launch_bounds__(RECUR_THREADS)
     recur_kernel(cuda_step step, struct cuda_recur op)
 {
+    cuda_let_next_begin();
+    cuda_wait_before();
     enum { ROWS = recur_tile<G, EACH>::ROWS };
     __shared__ __align__(16) recur_tile<G, EACH> tile;
     if (blockIdx.x >= step.counts->n_seqs)
@@ -401,7 +407,7 @@ template <bool EACH> static void recur_launch(const struct cuda_at *at, const st
         kernel = recur_kernel<4, EACH>;
     else if (op->n_key <= 256)
         kernel = recur_kernel<8, EACH>;
-    CUDA_LAUNCH(kernel, grid, RECUR_THREADS, 0, at->stream, at->step, *op);
+    CUDA_LAUNCH_NEXT(kernel, grid, RECUR_THREADS, 0, at->stream, at->step, *op);
 }
 
 void cuda_recur(const struct cuda_at *at, const struct cuda_recur *op)
@@ -494,6 +500,8 @@ template <int G>
 static __global__ void __launch_bounds__(RECUR_THREADS)
     selective_kernel(cuda_step step, struct cuda_selective op)
 {
+    cuda_let_next_begin();
+    cuda_wait_before();
     __shared__ __align__(16) channel_tile<G> tile;
     if (blockIdx.x >= step.counts->n_seqs)
         return;
@@ -538,5 +546,5 @@ void cuda_selective(const struct cuda_at *at, const struct cuda_selective *op)
     else if (op->n_key <= 64)
         kernel = selective_kernel<4>;
     if (at->bounds.seqs > 0)
-        CUDA_LAUNCH(kernel, grid, RECUR_THREADS, 0, at->stream, at->step, *op);
+        CUDA_LAUNCH_NEXT(kernel, grid, RECUR_THREADS, 0, at->stream, at->step, *op);
 }

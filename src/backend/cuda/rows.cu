@@ -28,32 +28,36 @@ enum { MAP_THREADS = 128, HEAD_WARPS = 8 };
 /* grid: [rows]. */
 static __global__ void norm_kernel(cuda_step step, int rows, struct cuda_norm op)
 {
-    __shared__ float part[WARP];
+    cuda_let_next_begin();
+    cuda_wait_before();
+    __shared__ float part[2 * WARP];
     const uint32_t row = blockIdx.x;
     if (row >= rows_of(step, rows))
         return;
-    put_values put;
-    norm_row(op, op.gather ? gathered(step, rows, row) : row, row, part, put);
+    row_in_memory r;
+    r.begin(NULL, 0);
+    sums_of_block sums = {part, 0};
+    norm_row(r, op, op.gather ? gathered(step, rows, row) : row, row, sums);
 }
 
 /* grid: [rows][heads / HEAD_WARPS]; a warp a head. */
 static __global__ void head_norm_kernel(cuda_step step, int rows, struct cuda_norm op)
 {
+    cuda_let_next_begin();
+    cuda_wait_before();
     const uint32_t row = blockIdx.x, head = blockIdx.y * HEAD_WARPS + threadIdx.x / WARP;
     if (row >= rows_of(step, rows) || head >= op.heads)
         return;
     const uint32_t from = op.gather ? gathered(step, rows, row) : row;
-    put_values put;
-    norm_values(op.in.p + from * op.in.stride + static_cast<size_t>(head) * op.n,
+    row_in_memory r = {threadIdx.x % WARP, WARP};
+    norm_values(r,
+                op.in.p + from * op.in.stride + static_cast<size_t>(head) * op.n,
                 op.out.p + row * op.out.stride + static_cast<size_t>(head) * op.n,
                 op.w ? op.w + static_cast<size_t>(head) * op.w_step : NULL,
                 op.n,
                 op.eps,
                 op.size,
-                threadIdx.x % WARP,
-                WARP,
-                sum_of_warp{},
-                put);
+                sum_of_warp{});
 }
 
 void cuda_norm(const struct cuda_at *at, const struct cuda_norm *op)
@@ -63,44 +67,50 @@ void cuda_norm(const struct cuda_at *at, const struct cuda_norm *op)
         return;
     if (op->heads > 1 && (op->w || op->bare)) {
         const dim3 grid(rows, (op->heads + HEAD_WARPS - 1) / HEAD_WARPS);
-        CUDA_LAUNCH(
+        CUDA_LAUNCH_NEXT(
             head_norm_kernel, grid, HEAD_WARPS * WARP, 0, at->stream, at->step, at->rows, *op);
         return;
     }
     struct cuda_norm all = *op; /* a copy of heads is one of the row */
     all.n = op->n * (op->heads > 1 ? op->heads : 1);
-    CUDA_LAUNCH(norm_kernel, rows, sum_threads(all.n), 0, at->stream, at->step, at->rows, all);
+    CUDA_LAUNCH_NEXT(norm_kernel, rows, sum_threads(all.n), 0, at->stream, at->step, at->rows, all);
 }
 
 /* grid: [rows]. */
 static __global__ void layer_norm_kernel(cuda_step step, int rows, struct cuda_layer_norm op)
 {
-    __shared__ float part[WARP];
+    cuda_let_next_begin();
+    cuda_wait_before();
+    __shared__ float part[2 * WARP];
     const uint32_t row = blockIdx.x;
     if (row >= rows_of(step, rows))
         return;
-    put_values put;
-    layer_norm_row(op, op.gather ? gathered(step, rows, row) : row, row, part, put);
+    row_in_memory r;
+    r.begin(NULL, 0);
+    sums_of_block sums = {part, 0};
+    layer_norm_row(r, op, op.gather ? gathered(step, rows, row) : row, row, sums);
 }
 
 void cuda_layer_norm(const struct cuda_at *at, const struct cuda_layer_norm *op)
 {
     if (rows_bound(at) == 0)
         return;
-    CUDA_LAUNCH(layer_norm_kernel,
-                rows_bound(at),
-                sum_threads(op->n),
-                0,
-                at->stream,
-                at->step,
-                at->rows,
-                *op);
+    CUDA_LAUNCH_NEXT(layer_norm_kernel,
+                     rows_bound(at),
+                     sum_threads(op->n),
+                     0,
+                     at->stream,
+                     at->step,
+                     at->rows,
+                     *op);
 }
 
 /* A warp a head: lane l has values l, l + 32, ... grid: [rows][heads / HEAD_WARPS]. */
 static __global__ void head_layer_norm_kernel(
     cuda_step step, int rows, cuda_buf buf, uint32_t heads, uint32_t n, float eps, const float *w)
 {
+    cuda_let_next_begin();
+    cuda_wait_before();
     const uint32_t row = blockIdx.x, head = blockIdx.y * HEAD_WARPS + threadIdx.x / WARP;
     const uint32_t lane = threadIdx.x % WARP;
     if (row >= rows_of(step, rows) || head >= heads)
@@ -129,23 +139,25 @@ void cuda_head_layer_norm(const struct cuda_at *at,
     const dim3 grid(rows_bound(at), (heads + HEAD_WARPS - 1) / HEAD_WARPS);
     if (rows_bound(at) == 0)
         return;
-    CUDA_LAUNCH(head_layer_norm_kernel,
-                grid,
-                HEAD_WARPS * WARP,
-                0,
-                at->stream,
-                at->step,
-                at->rows,
-                buf,
-                heads,
-                n,
-                eps,
-                w);
+    CUDA_LAUNCH_NEXT(head_layer_norm_kernel,
+                     grid,
+                     HEAD_WARPS * WARP,
+                     0,
+                     at->stream,
+                     at->step,
+                     at->rows,
+                     buf,
+                     heads,
+                     n,
+                     eps,
+                     w);
 }
 
 /* grid: [rows]. */
 static __global__ void head_copy_kernel(cuda_step step, int rows, struct cuda_head_copy op)
 {
+    cuda_let_next_begin();
+    cuda_wait_before();
     const uint32_t row = blockIdx.x;
     if (row >= rows_of(step, rows))
         return;
@@ -161,13 +173,16 @@ static __global__ void head_copy_kernel(cuda_step step, int rows, struct cuda_he
 void cuda_head_copy(const struct cuda_at *at, const struct cuda_head_copy *op)
 {
     if (rows_bound(at) > 0)
-        CUDA_LAUNCH(head_copy_kernel, rows_bound(at), 256, 0, at->stream, at->step, at->rows, *op);
+        CUDA_LAUNCH_NEXT(
+            head_copy_kernel, rows_bound(at), 256, 0, at->stream, at->step, at->rows, *op);
 }
 
 /* grid: [rows] */
 static __global__ void head_scale_kernel(
     cuda_step step, int rows, cuda_buf in, cuda_buf out, uint32_t n, uint32_t heads)
 {
+    cuda_let_next_begin();
+    cuda_wait_before();
     const uint32_t row = blockIdx.x;
     if (row >= rows_of(step, rows))
         return;
@@ -181,17 +196,17 @@ void cuda_head_scale(
     const struct cuda_at *at, struct cuda_buf in, struct cuda_buf out, uint32_t heads, uint32_t n)
 {
     if (rows_bound(at) > 0)
-        CUDA_LAUNCH(head_scale_kernel,
-                    rows_bound(at),
-                    256,
-                    0,
-                    at->stream,
-                    at->step,
-                    at->rows,
-                    in,
-                    out,
-                    n,
-                    heads);
+        CUDA_LAUNCH_NEXT(head_scale_kernel,
+                         rows_bound(at),
+                         256,
+                         0,
+                         at->stream,
+                         at->step,
+                         at->rows,
+                         in,
+                         out,
+                         n,
+                         heads);
 }
 
 /* --- maps --- */
@@ -201,12 +216,16 @@ template <class Op>
 static __global__ void map_kernel(
     cuda_step step, int rows, const uint32_t *n_places, cuda_buf out, uint32_t n, Op op)
 {
+    cuda_let_next_begin();
+    cuda_wait_before();
     const uint32_t row = blockIdx.x, i = 4 * (blockIdx.y * MAP_THREADS + threadIdx.x);
     if (row >= (n_places ? *n_places : rows_of(step, rows)) || i >= n)
         return;
-    put_values put;
+    float *to = out.p + row * out.stride;
     op.begin(step, row);
-    map_four(op, row, out.p + row * out.stride, i, n, put);
+    const float4 a = load4(op.input(row), i, n);
+    const float4 b = Op::two ? load4(op.second(row), i, n) : a;
+    store4(to, i, n, map_four(op, a, b, Op::adds ? load4(to, i, n) : a));
 }
 
 template <class Op>
@@ -220,7 +239,7 @@ static void map_rows(const struct cuda_at *at,
     const dim3 grid(rows, (n + 4 * MAP_THREADS - 1) / (4 * MAP_THREADS));
     if (rows == 0 || n == 0)
         return;
-    CUDA_LAUNCH(
+    CUDA_LAUNCH_NEXT(
         map_kernel<Op>, grid, MAP_THREADS, 0, at->stream, at->step, at->rows, n_places, out, n, op);
 }
 

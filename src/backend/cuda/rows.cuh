@@ -23,34 +23,116 @@ enum {
     UNARY_XIELU
 };
 
+static __device__ __forceinline__ float4 all(float x)
+{
+    return make_float4(x, x, x, x);
+}
+
 namespace
 {
-/* Where four values at i go: to memory, or there with a look at them. */
-struct put_values {
-    __device__ __forceinline__ void operator()(float *x, uint32_t i, uint32_t n, float4 v) const
+/* A row as threads have it: number t of `threads` has the fours at 4t, 4 (t + threads), ...; each
+ * calls f(j, i) of the j-th of them, which is at i. Nobody else touches them, so what is put here
+ * can be taken by what is done next without a barrier. */
+struct row_in_memory {
+    uint32_t t, threads;
+    template <class F> __device__ __forceinline__ void each(uint32_t n, F f) const
+    {
+        for (uint32_t i = 4 * t; i < n; i += 4 * threads)
+            f(0u, i);
+    }
+    /* As a block's; w[n] will be a weight. */
+    __device__ __forceinline__ void begin(const float *, uint32_t)
+    {
+        t = threadIdx.x;
+        threads = blockDim.x;
+    }
+    /* x[n] is what will be taken. */
+    __device__ __forceinline__ void bring(const float *, uint32_t) const
+    {
+    }
+    __device__ __forceinline__ float4 take(const float *x, uint32_t, uint32_t i, uint32_t n) const
+    {
+        return load4(x, i, n);
+    }
+    __device__ __forceinline__ float4 weight(const float *w, uint32_t, uint32_t i, uint32_t n) const
+    {
+        return load4(w, i, n);
+    }
+    __device__ __forceinline__ void put(float *x, uint32_t, uint32_t i, uint32_t n, float4 v) const
     {
         store4(x, i, n, v);
+    }
+    /* All of x[n] has been put. */
+    __device__ __forceinline__ void is_put(const float *, uint32_t) const
+    {
     }
 };
 
-/* The largest |v| that is finite, of those that this thread put: what packing scales a row by. */
-struct put_and_look {
-    float largest;
-    __device__ __forceinline__ void look(float v)
+/* The same by a block, each thread's N fours in registers: what was put or brought last is taken
+ * from there, and so is a weight that was fetched early (before cuda_wait_before). */
+template <int N> struct row_in_registers {
+    enum { FETCHES = N <= 2 }; /* else there are too few registers */
+    float4 held[N], early[N];
+    const float *held_of, *early_of; /* NULL: nothing's */
+    uint32_t n_held;
+    template <class F> __device__ __forceinline__ void each(uint32_t n, F f) const
     {
-        v = fabsf(v);
-        largest = v > largest && !isinf(v) ? v : largest;
+#pragma unroll
+        for (uint32_t j = 0; j < N; j++) {
+            const uint32_t i = 4 * (threadIdx.x + j * blockDim.x);
+            if (i < n)
+                f(j, i);
+        }
     }
-    __device__ __forceinline__ void operator()(float *x, uint32_t i, uint32_t n, float4 v)
+    __device__ __forceinline__ void begin(const float *w, uint32_t n)
+    {
+#pragma unroll
+        for (int j = 0; j < N; j++)
+            held[j] = all(0.0f);
+        held_of = NULL;
+        early_of = FETCHES ? w : NULL;
+        if (early_of)
+            each(n, [&](uint32_t j, uint32_t i) { early[j] = load4(w, i, n); });
+    }
+    __device__ __forceinline__ bool holds(const float *x, uint32_t n) const
+    {
+        return held_of == x && n_held == n;
+    }
+    __device__ __forceinline__ void bring(const float *x, uint32_t n)
+    {
+        if (!holds(x, n))
+            each(n, [&](uint32_t j, uint32_t i) { held[j] = load4(x, i, n); });
+        is_put(x, n);
+    }
+    __device__ __forceinline__ float4 take(const float *, uint32_t j, uint32_t, uint32_t) const
+    {
+        return held[j];
+    }
+    __device__ __forceinline__ float4 weight(const float *w,
+                                             uint32_t j,
+                                             uint32_t i,
+                                             uint32_t n) const
+    {
+        return FETCHES && w == early_of ? early[j] : load4(w, i, n);
+    }
+    __device__ __forceinline__ void put(float *x, uint32_t j, uint32_t i, uint32_t n, float4 v)
     {
         store4(x, i, n, v);
-        look(v.x);
-        look(i + 1 < n ? v.y : 0.0f);
-        look(i + 2 < n ? v.z : 0.0f);
-        look(i + 3 < n ? v.w : 0.0f);
+        held[j] = within4(v, i, n);
+    }
+    __device__ __forceinline__ void is_put(const float *x, uint32_t n)
+    {
+        held_of = x;
+        n_held = n;
     }
 };
 } // namespace
+
+/* How many fours of n values a thread of so many has. */
+static inline uint32_t row_fours(uint32_t n, uint32_t threads)
+{
+    return (n + 4 * threads - 1) / (4 * threads);
+}
 
 /* --- norms --- */
 
@@ -63,44 +145,44 @@ static __device__ __forceinline__ float add_squares(float4 v, float sum)
     return fmaf(v.w, v.w, sum);
 }
 
-static __device__ __forceinline__ float4 all(float x)
-{
-    return make_float4(x, x, x, x);
-}
-
 static __device__ __forceinline__ float4 scaled(float4 v, float scale, float4 w)
 {
     return make_float4(v.x * scale * w.x, v.y * scale * w.y, v.z * scale * w.z, v.w * scale * w.w);
 }
 
-/* Norm by `threads` threads of which this is number `t`; sum: what adds over them. */
-template <class Sum, class Put>
-static __device__ __forceinline__ void norm_values(const float *x,
-                                                   float *out,
-                                                   const float *w,
-                                                   uint32_t n,
-                                                   float eps,
-                                                   float size,
-                                                   uint32_t t,
-                                                   uint32_t threads,
-                                                   Sum sum,
-                                                   Put &put)
+/* sum: of squares of n values. */
+static __device__ __forceinline__ float norm_scale(float sum, uint32_t n, float eps, float size)
+{
+    return size / sqrtf(sum / static_cast<float>(n) + eps);
+}
+
+/* sum: what adds over the row's threads. */
+template <class Row, class Sum>
+static __device__ __forceinline__ void norm_values(
+    Row &r, const float *x, float *out, const float *w, uint32_t n, float eps, float size, Sum sum)
 {
     float part = 0.0f;
-    for (uint32_t i = 4 * t; i < n; i += 4 * threads)
-        part = add_squares(load4(x, i, n), part);
-    const float scale = size / sqrtf(sum(part) / static_cast<float>(n) + eps);
-    for (uint32_t i = 4 * t; i < n; i += 4 * threads)
-        put(out, i, n, scaled(load4(x, i, n), scale, w ? load4(w, i, n) : all(1.0f)));
+    r.bring(x, n);
+    r.each(n, [&](uint32_t j, uint32_t i) { part = add_squares(r.take(x, j, i, n), part); });
+    const float scale = norm_scale(sum(part), n, eps, size);
+    r.each(n, [&](uint32_t j, uint32_t i) {
+        r.put(
+            out, j, i, n, scaled(r.take(x, j, i, n), scale, w ? r.weight(w, j, i, n) : all(1.0f)));
+    });
+    r.is_put(out, n);
 }
 
 namespace
 {
-struct sum_of_block {
+/* part: [2][WARP] of shared memory; sums take turns, so that one's barrier is enough for the reads
+ * of the one before the last. */
+struct sums_of_block {
     float *part;
-    __device__ __forceinline__ float operator()(float x) const
+    uint32_t turn;
+    __device__ __forceinline__ float operator()(float x)
     {
-        return block_sum(x, part);
+        turn ^= 1;
+        return block_sum_in(x, part + turn * WARP);
     }
 };
 
@@ -119,57 +201,61 @@ static __device__ __forceinline__ uint32_t gathered(const cuda_step &step, int r
                                       : row;
 }
 
-/* Row `from` to row `row`, of one head, by a block. part: [WARP] of shared memory. */
-template <class Put>
+/* Row `from` to row `row`, of one head, by a block. */
+template <class Row>
 static __device__ __forceinline__ void norm_row(
-    const struct cuda_norm &op, uint32_t from, uint32_t row, float *part, Put &put)
+    Row &r, const struct cuda_norm &op, uint32_t from, uint32_t row, sums_of_block &sums)
 {
     const float *x = op.in.p + from * op.in.stride;
     float *out = op.out.p + row * op.out.stride;
+    const uint32_t n = op.n;
     if (op.w || op.bare) {
-        norm_values(
-            x, out, op.w, op.n, op.eps, op.size, threadIdx.x, blockDim.x, sum_of_block{part}, put);
+        norm_values(r, x, out, op.w, n, op.eps, op.size, [&](float v) { return sums(v); });
         return;
     }
-    for (uint32_t i = 4 * threadIdx.x; i < op.n; i += 4 * blockDim.x)
-        put(out, i, op.n, load4(x, i, op.n));
+    r.bring(x, n);
+    r.each(n, [&](uint32_t j, uint32_t i) { r.put(out, j, i, n, r.take(x, j, i, n)); });
+    r.is_put(out, n);
 }
 
 /* The mean first, then squares of what is left, so that a large mean costs no digits. */
-template <class Put>
+template <class Row>
 static __device__ __forceinline__ void layer_norm_row(
-    const struct cuda_layer_norm &op, uint32_t from, uint32_t row, float *part, Put &put)
+    Row &r, const struct cuda_layer_norm &op, uint32_t from, uint32_t row, sums_of_block &sums)
 {
-    const uint32_t n = op.n, stride = 4 * blockDim.x;
+    const uint32_t n = op.n;
     const float *x = op.in.p + from * op.in.stride;
     float *out = op.out.p + row * op.out.stride;
     float sum = 0.0f;
-    for (uint32_t i = 4 * threadIdx.x; i < n; i += stride) {
-        const float4 v = load4(x, i, n); /* zeros behind the end */
+    r.bring(x, n);
+    r.each(n, [&](uint32_t j, uint32_t i) {
+        const float4 v = r.take(x, j, i, n); /* zeros behind the end */
         sum = sum + v.x + v.y + v.z + v.w;
-    }
-    const float mean = block_sum(sum, part) / static_cast<float>(n);
+    });
+    const float mean = sums(sum) / static_cast<float>(n);
     sum = 0.0f;
-    for (uint32_t i = 4 * threadIdx.x; i < n; i += stride) {
-        const float4 v = load4(x, i, n);
+    r.each(n, [&](uint32_t j, uint32_t i) {
+        const float4 v = r.take(x, j, i, n);
         sum = add_squares(make_float4(v.x - mean,
                                       i + 1 < n ? v.y - mean : 0.0f,
                                       i + 2 < n ? v.z - mean : 0.0f,
                                       i + 3 < n ? v.w - mean : 0.0f),
                           sum);
-    }
-    const float scale = 1.0f / sqrtf(block_sum(sum, part) / static_cast<float>(n) + op.eps);
-    for (uint32_t i = 4 * threadIdx.x; i < n; i += stride) {
-        const float4 v = load4(x, i, n), w = op.w ? load4(op.w, i, n) : all(1.0f);
+    });
+    const float scale = 1.0f / sqrtf(sums(sum) / static_cast<float>(n) + op.eps);
+    r.each(n, [&](uint32_t j, uint32_t i) {
+        const float4 v = r.take(x, j, i, n), w = op.w ? r.weight(op.w, j, i, n) : all(1.0f);
         const float4 b = op.bias ? load4(op.bias, i, n) : all(0.0f);
-        put(out,
-            i,
-            n,
-            make_float4(fmaf((v.x - mean) * scale, w.x, b.x),
-                        fmaf((v.y - mean) * scale, w.y, b.y),
-                        fmaf((v.z - mean) * scale, w.z, b.z),
-                        fmaf((v.w - mean) * scale, w.w, b.w)));
-    }
+        r.put(out,
+              j,
+              i,
+              n,
+              make_float4(fmaf((v.x - mean) * scale, w.x, b.x),
+                          fmaf((v.y - mean) * scale, w.y, b.y),
+                          fmaf((v.z - mean) * scale, w.z, b.z),
+                          fmaf((v.w - mean) * scale, w.w, b.w)));
+    });
+    r.is_put(out, n);
 }
 
 /* --- maps ---
@@ -177,21 +263,12 @@ static __device__ __forceinline__ void layer_norm_row(
  * An Op says where a row's input lies and what becomes of a value: of(a, b, c) with a of the input,
  * b of the second input where `two` is set, c of the output as it was where `adds` is. */
 
-/* Values i .. i + 3 of a row that goes to `to`, after op.begin(step, row). */
-template <class Op, class Put>
-static __device__ __forceinline__ void map_four(
-    const Op &op, uint32_t row, float *to, uint32_t i, uint32_t n, Put &put)
+/* After op.begin(step, row). */
+template <class Op>
+static __device__ __forceinline__ float4 map_four(const Op &op, float4 a, float4 b, float4 c)
 {
-    const float4 a = load4(op.input(row), i, n);
-    const float4 b = Op::two ? load4(op.second(row), i, n) : a;
-    const float4 c = Op::adds ? load4(to, i, n) : a;
-    put(to,
-        i,
-        n,
-        make_float4(op.of(a.x, b.x, c.x),
-                    op.of(a.y, b.y, c.y),
-                    op.of(a.z, b.z, c.z),
-                    op.of(a.w, b.w, c.w)));
+    return make_float4(
+        op.of(a.x, b.x, c.x), op.of(a.y, b.y, c.y), op.of(a.z, b.z, c.z), op.of(a.w, b.w, c.w));
 }
 
 /* Within -bound .. bound; NaN stays NaN, of which fminf and fmaxf make a bound. */

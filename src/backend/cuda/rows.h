@@ -19,6 +19,7 @@ struct cuda_at {
     struct cuda_bounds bounds;
     enum cuda_rows rows;
     uint32_t block_shared; /* bytes that a block may have (gpu.h); 0: the least */
+    uint32_t processors;   /* of the device; 0: as of a large one */
     int wgmma;             /* the device has it, with mma's bits (wgmma_check.c) */
     cudaStream_t stream;
 };

@@ -47,6 +47,14 @@ struct cuda_stages {
 int cuda_stages_fit(uint32_t n_a, uint32_t n_b);
 void cuda_rows_stages(const struct cuda_at *at, const struct cuda_stages *s);
 
+/* A map of wide rows that are few, and packed, is two launches over slices of each row
+ * (rows_slices.cu), of the same bits. s: stages; whether they were such, and are launched. */
+int cuda_rows_slices(const struct cuda_at *at, const struct cuda_stages *s);
+/* A norm of one kind by itself, and packed, has a kernel of its own (rows_norm.cu), likewise. */
+int cuda_rows_norm(const struct cuda_at *at, const struct cuda_stages *s);
+/* What slices leave of rows of so many values in act->sizes; 0: there are none of so few. */
+size_t cuda_slices_bytes(uint32_t k);
+
 #ifdef __cplusplus
 }
 #endif

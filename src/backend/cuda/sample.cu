@@ -60,11 +60,14 @@ static __global__ void scan_kernel(struct sample_args a)
 {
     __shared__ float best[WARPS];
     __shared__ uint32_t best_id[WARPS];
+    cuda_let_next_begin();
     const uint32_t slice = blockIdx.x, lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
-    if (blockIdx.y >= a.counts->n_jobs)
-        return;
     const size_t i = blockIdx.y;
-    const cuda_sample_job p = a.jobs[i];
+    cuda_sample_job p;
+    const bool there = early_job(a, blockIdx.y, &p);
+    cuda_wait_before();
+    if (!there)
+        return;
     float *x = a.logits.p + p.logit_row * a.logits.stride;
     const uint32_t first = slice * SLICE, end = min(first + SLICE, a.n_vocab);
     if (p.n_bias > 0) {
@@ -75,17 +78,29 @@ static __global__ void scan_kernel(struct sample_args a)
         p.slot != NONE &&
         (p.repetition_penalty != 1.0f || p.presence_penalty != 0.0f || p.frequency_penalty != 0.0f);
     const uint32_t *counts = a.history + static_cast<size_t>(penalise ? p.slot : 0) * a.n_vocab;
-    float max = LEAST;
-    uint32_t max_id = NONE;
-    for (uint32_t piece = warp; piece < SLICE / PIECE; piece += WARPS) {
-        const uint32_t begin = first + piece * PIECE;
+    enum { PIECES = SLICE / PIECE / WARPS, EACH = PIECE / WARP }; /* of a warp, of a lane */
+    float max = LEAST, values[PIECES][EACH];
+    uint32_t max_id = NONE, given[PIECES][EACH];
+#pragma unroll
+    for (uint32_t k = 0; k < PIECES * EACH; k++) { /* all are asked for before one is needed */
+        const uint32_t id = first + (warp + k / EACH * WARPS) * PIECE + lane + k % EACH * WARP;
+        values[k / EACH][k % EACH] = id < end ? x[id] : 0.0f;
+        given[k / EACH][k % EACH] = penalise && id < end ? counts[id] : 0;
+    }
+#pragma unroll
+    for (uint32_t piece = 0; piece < PIECES; piece++) {
+        const uint32_t begin = first + (warp + piece * WARPS) * PIECE;
         if (begin >= end)
             break;
         float largest = LEAST;
-        for (uint32_t id = begin + lane; id < begin + PIECE && id < end; id += WARP) {
-            float v = x[id];
+#pragma unroll
+        for (uint32_t k = 0; k < EACH; k++) {
+            const uint32_t id = begin + lane + k * WARP;
+            if (id >= end)
+                break;
+            float v = values[piece][k];
             if (penalise) {
-                v = penalised(p, v, counts[id]);
+                v = penalised(p, v, given[piece][k]);
                 x[id] = v;
             }
             if (v == v)
@@ -132,12 +147,14 @@ struct by_piece {
 static __global__ void weigh_kernel(struct sample_args a)
 {
     __shared__ block_shared s;
-    if (blockIdx.y >= a.counts->n_jobs)
-        return;
+    cuda_let_next_begin();
     const size_t i = blockIdx.y;
-    if (asks_for_largest(a.jobs[i]))
+    cuda_sample_job p;
+    const bool there = early_job(a, blockIdx.y, &p);
+    cuda_wait_before();
+    if (!there || asks_for_largest(p))
         return;
-    const job j = job_of(a, blockIdx.y);
+    const job j = job_of(a, blockIdx.y, p);
     if (j.kind == GREEDY)
         return;
     if (j.kind == TOP_K) {
@@ -191,12 +208,14 @@ static __device__ candidates candidates_of(const sample_args &a, const job *j, s
 /* grid: [slices][jobs] */
 static __global__ void collect_kernel(struct sample_args a)
 {
-    if (blockIdx.y >= a.counts->n_jobs)
-        return;
+    cuda_let_next_begin();
     const size_t i = blockIdx.y;
-    if (asks_for_largest(a.jobs[i]))
+    cuda_sample_job p;
+    const bool there = early_job(a, blockIdx.y, &p);
+    cuda_wait_before();
+    if (!there || asks_for_largest(p))
         return;
-    const job j = job_of(a, blockIdx.y);
+    const job j = job_of(a, blockIdx.y, p);
     if (j.kind == GREEDY || j.kind == AMONG_ALL)
         return;
     const candidates c = candidates_of(a, &j, i, j.kind == TOP_P ? sum_of_slices(a, i) : 0);
@@ -284,10 +303,14 @@ static __global__ void choose_kernel(struct sample_args a)
 {
     __shared__ block_shared s;
     __shared__ uint32_t id;
-    if (blockIdx.x >= a.counts->n_jobs)
-        return;
+    cuda_let_next_begin();
     const size_t i = blockIdx.x;
-    const job j = job_of(a, blockIdx.x);
+    cuda_sample_job p;
+    const bool there = early_job(a, blockIdx.x, &p);
+    cuda_wait_before();
+    if (!there)
+        return;
+    const job j = job_of(a, blockIdx.x, p);
     if (threadIdx.x == 0)
         id = j.max < -LEAST ? j.max_id : NONE;
     __syncthreads();
@@ -366,13 +389,13 @@ void cuda_sample(const struct cuda_at *at,
     a.n_vocab = n_vocab;
     a.chosen = chosen;
     const dim3 grid(a.n_slices, n);
-    CUDA_LAUNCH(scan_kernel, grid, THREADS, 0, at->stream, a);
+    CUDA_LAUNCH_NEXT(scan_kernel, grid, THREADS, 0, at->stream, a);
     if (cudaPeekAtLastError() == cudaSuccess)
-        CUDA_LAUNCH(weigh_kernel, grid, THREADS, 0, at->stream, a);
+        CUDA_LAUNCH_NEXT(weigh_kernel, grid, THREADS, 0, at->stream, a);
     if (cudaPeekAtLastError() == cudaSuccess)
-        CUDA_LAUNCH(collect_kernel, grid, THREADS, 0, at->stream, a);
+        CUDA_LAUNCH_NEXT(collect_kernel, grid, THREADS, 0, at->stream, a);
     if (cudaPeekAtLastError() == cudaSuccess)
-        CUDA_LAUNCH(choose_kernel, n, THREADS, 0, at->stream, a);
+        CUDA_LAUNCH_NEXT(choose_kernel, n, THREADS, 0, at->stream, a);
 }
 
 static __global__ void history_kernel(

@@ -171,11 +171,23 @@ static __device__ __forceinline__ bool asks_for_largest(const cuda_sample_job &p
     return !(p.temperature > 0.0f) || p.top_k == 1 || p.top_p <= 0.0f;
 }
 
-/* The largest of all slices, which every warp finds for itself. */
-static __device__ job job_of(const sample_args &a, uint32_t i)
+/* Job i, if there is one; also before cuda_wait_before. */
+static __device__ __forceinline__ bool early_job(const sample_args &a,
+                                                 uint32_t i,
+                                                 cuda_sample_job *p)
+{
+    *p = cuda_sample_job();
+    if (i >= early_value(&a.counts->n_jobs))
+        return false;
+    *p = early_struct(&a.jobs[i]);
+    return true;
+}
+
+/* p: job i. The largest of all slices, which every warp finds for itself. */
+static __device__ job job_of(const sample_args &a, uint32_t i, const cuda_sample_job &p)
 {
     job j;
-    j.p = a.jobs[i];
+    j.p = p;
     j.x = a.logits.p + j.p.logit_row * a.logits.stride;
     j.n = a.n_vocab;
     j.max = LEAST;
@@ -202,8 +214,8 @@ static __device__ job job_of(const sample_args &a, uint32_t i)
 
 /* --- sums over a block --- */
 
-/* Masses by halves: processors add 32 bits in shared memory at once, 64 by trying again while another
- * thread was sooner. */
+/* Masses by halves: processors add 32 bits in shared memory at once, 64 by trying again while
+ * another thread was sooner. */
 struct block_shared {
     uint32_t low[COPIES][BUCKETS], high[COPIES][BUCKETS];
     mass warps[WARPS];

@@ -27,6 +27,8 @@ static __device__ float mean_square(const float *x, uint32_t n, float *part)
 /* grid: [rows][parts] */
 static __global__ void match_kernel(cuda_step step, int rows, struct cuda_streams op)
 {
+    cuda_let_next_begin();
+    cuda_wait_before();
     __shared__ float part[WARP];
     const uint32_t row = blockIdx.x;
     if (row >= rows_of(step, rows))
@@ -42,13 +44,16 @@ void cuda_streams_match(const struct cuda_at *at, const struct cuda_streams *op)
 {
     const dim3 grid(rows_bound(at), op->n_part);
     if (rows_bound(at) > 0)
-        CUDA_LAUNCH(match_kernel, grid, sum_threads(op->n), 0, at->stream, at->step, at->rows, *op);
+        CUDA_LAUNCH_NEXT(
+            match_kernel, grid, sum_threads(op->n), 0, at->stream, at->step, at->rows, *op);
 }
 
 /* The mean first, then squares of what is left. grid: [rows] */
 static __global__ void sparse_kernel(
     cuda_step step, int rows, cuda_buf buf, uint32_t n, float scale)
 {
+    cuda_let_next_begin();
+    cuda_wait_before();
     __shared__ float part[WARP];
     const uint32_t row = blockIdx.x;
     if (row >= rows_of(step, rows))
@@ -70,16 +75,16 @@ static __global__ void sparse_kernel(
 void cuda_sparse(const struct cuda_at *at, struct cuda_buf buf, uint32_t n, float scale)
 {
     if (rows_bound(at) > 0)
-        CUDA_LAUNCH(sparse_kernel,
-                    rows_bound(at),
-                    sum_threads(n),
-                    0,
-                    at->stream,
-                    at->step,
-                    at->rows,
-                    buf,
-                    n,
-                    scale);
+        CUDA_LAUNCH_NEXT(sparse_kernel,
+                         rows_bound(at),
+                         sum_threads(n),
+                         0,
+                         at->stream,
+                         at->step,
+                         at->rows,
+                         buf,
+                         n,
+                         scale);
 }
 
 /* --- values by themselves --- */
@@ -119,6 +124,8 @@ template <stream_op WHAT>
 static __global__ void __launch_bounds__(THREADS)
     stream_kernel(cuda_step step, int rows, struct cuda_streams op)
 {
+    cuda_let_next_begin();
+    cuda_wait_before();
     const uint32_t row = blockIdx.x, i = blockIdx.y * THREADS + threadIdx.x;
     if (row >= rows_of(step, rows) || i >= op.n)
         return;
@@ -152,7 +159,8 @@ static void launch(const struct cuda_at *at, const struct cuda_streams *op)
 {
     const dim3 grid(rows_bound(at), (op->n + THREADS - 1) / THREADS);
     if (rows_bound(at) > 0)
-        CUDA_LAUNCH(stream_kernel<WHAT>, grid, THREADS, 0, at->stream, at->step, at->rows, *op);
+        CUDA_LAUNCH_NEXT(
+            stream_kernel<WHAT>, grid, THREADS, 0, at->stream, at->step, at->rows, *op);
 }
 
 void cuda_streams_fold(const struct cuda_at *at, const struct cuda_streams *op)

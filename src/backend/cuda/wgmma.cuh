@@ -1,21 +1,21 @@
-/* Hopper's products of a warpgroup, m64n128k16: four warps of 16 outputs each, by 128 rows of
- * activations. Beside the form for the device (PTX, sm_90a) stands the emulated one, as in mma.cuh.
+/* Hopper's products of a warpgroup, m64n128k16 and m64n64k16: four warps of 16 outputs each, by 128
+ * or 64 rows of activations (16 or 8 tiles). Beside the form for the device (PTX, sm_90a) stands
+ * the emulated one, as in mma.cuh.
  *
  *      A  64 x 16    in registers: warp w has rows 16 w .. 16 w + 15, as the A of mma m16n8k16
- *      B  16 x 128   in shared memory, where the descriptor says: pieces of 8 rows of activations
- * by 8 of K, 128 bytes that lie together, a row of 16 bytes after the other
+ *      B  16 x rows  in shared memory, where the descriptor says: pieces of 8 rows by 8 of K, 128
+ *                    bytes that lie together, a row of 16 bytes after the other
  *
  *                        K  0..7     8..15
  *            rows 0..7      piece    piece        `across` bytes to the right,
  *            rows 8..15     piece    piece        `down` bytes from one to the next below
  *
- *      D  64 x 128   in registers: d[j] of a lane is what d of mma m16n8k16 is, of rows 8 j .. 8 j
- * + 7
+ *      D  64 x rows  in registers: d[j] of a lane is d of mma m16n8k16, of rows 8 j .. 8 j + 7
  *
  * A product is under way until wgmma_wait: till then its registers belong to it, and shared memory
  * that it reads must stay. The emulated form computes it there, so that who reads too soon, or
- * writes over what it reads, gets something else. What threads have copied or written to shared
- * memory is seen by products only behind wgmma_see_shared (by those who wrote) and a barrier.
+ * writes over what it reads, gets something else. What bulk copies brought is seen by products that
+ * begin behind the wait for them (bulk.cuh).
  *
  * Order of sums: the emulated form's is mma's. A device's, within an instruction, is its own, and
  * nothing says that it is the one of its mma: wgmma_check.c asks before any product counts.
@@ -26,8 +26,6 @@
 #define WEIR_BACKEND_CUDA_WGMMA_CUH
 
 #include "backend/cuda/mma.cuh"
-
-enum { WGMMA_TILES = 16 }; /* of 8 rows of activations */
 
 /* Of shared memory as 32-bit addresses count it. No swizzle. */
 static __device__ __forceinline__ uint64_t wgmma_descriptor(uint32_t address,
@@ -45,12 +43,19 @@ static __device__ __forceinline__ uint64_t wgmma_descriptor(uint32_t address,
 #define WGMMA_HERE 1
 
 #define WGMMA_FOUR(x) "+f"((x)[0]), "+f"((x)[1]), "+f"((x)[2]), "+f"((x)[3])
-#define WGMMA_ALL(d)                                                                               \
+#define WGMMA_8_TILES(d)                                                                           \
     WGMMA_FOUR((d)[0]), WGMMA_FOUR((d)[1]), WGMMA_FOUR((d)[2]), WGMMA_FOUR((d)[3]),                \
-        WGMMA_FOUR((d)[4]), WGMMA_FOUR((d)[5]), WGMMA_FOUR((d)[6]), WGMMA_FOUR((d)[7]),            \
-        WGMMA_FOUR((d)[8]), WGMMA_FOUR((d)[9]), WGMMA_FOUR((d)[10]), WGMMA_FOUR((d)[11]),          \
-        WGMMA_FOUR((d)[12]), WGMMA_FOUR((d)[13]), WGMMA_FOUR((d)[14]), WGMMA_FOUR((d)[15])
-#define WGMMA_PRODUCT(type)                                                                        \
+        WGMMA_FOUR((d)[4]), WGMMA_FOUR((d)[5]), WGMMA_FOUR((d)[6]), WGMMA_FOUR((d)[7])
+#define WGMMA_16_TILES(d) WGMMA_8_TILES(d), WGMMA_8_TILES((d) + 8)
+#define WGMMA_8(type)                                                                              \
+    asm volatile("{.reg .pred p; setp.ne.b32 p, 1, 0; "                                            \
+                 "wgmma.mma_async.sync.aligned.m64n64k16.f32." type "." type " {"                  \
+                 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "          \
+                 "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, "     \
+                 "%31}, {%32, %33, %34, %35}, %36, p, 1, 1, 0;}"                                   \
+                 : WGMMA_8_TILES(d)                                                                \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b))
+#define WGMMA_16(type)                                                                             \
     asm volatile(                                                                                  \
         "{.reg .pred p; setp.ne.b32 p, 1, 0; "                                                     \
         "wgmma.mma_async.sync.aligned.m64n128k16.f32." type "." type " {"                          \
@@ -59,16 +64,17 @@ static __device__ __forceinline__ uint64_t wgmma_descriptor(uint32_t address,
         "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "         \
         "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "        \
         "{%64, %65, %66, %67}, %68, p, 1, 1, 0;}"                                                  \
-        : WGMMA_ALL(d)                                                                             \
+        : WGMMA_16_TILES(d)                                                                        \
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b))
 
 #else
 #define WGMMA_HERE 0
-#define WGMMA_PRODUCT(type) (void)d, (void)a, (void)b
+#define WGMMA_8(type) (void)d, (void)a, (void)b
+#define WGMMA_16(type) (void)d, (void)a, (void)b
 #endif
 
-/* What is under way, of one accumulator. */
-struct wgmma_group {
+/* What is under way, of one accumulator of so many tiles. */
+template <uint32_t TILES> struct wgmma_group {
 };
 
 static __device__ __forceinline__ uint32_t wgmma_address(const void *p)
@@ -76,56 +82,53 @@ static __device__ __forceinline__ uint32_t wgmma_address(const void *p)
     return mma_shared_address(p);
 }
 /* The compiler shall not move uses of these registers across. */
-static __device__ __forceinline__ void wgmma_hold(float (*d)[4])
+template <uint32_t TILES> static __device__ __forceinline__ void wgmma_hold(float (*d)[4])
 {
-#if WGMMA_HERE
-    asm volatile("" : WGMMA_ALL(d)::"memory");
-#else
-    (void)d;
-#endif
-}
-/* Before the first product after registers were written: d, and those of A. */
-static __device__ __forceinline__ void wgmma_begin(wgmma_group &,
-                                                   float (*d)[4],
-                                                   uint32_t *a,
-                                                   uint32_t n)
-{
-#if WGMMA_HERE
-    wgmma_hold(d);
 #pragma unroll
-    for (uint32_t i = 0; i < n; i++)
-        asm volatile("" : "+r"(a[i])::"memory");
+    for (uint32_t i = 0; i < TILES; i++)
+        asm volatile("" : "+f"(d[i][0]), "+f"(d[i][1]), "+f"(d[i][2]), "+f"(d[i][3])::"memory");
+}
+/* Before the first product after registers were written: d, and those of A, of four steps. */
+template <uint32_t TILES>
+static __device__ __forceinline__ void wgmma_begin(wgmma_group<TILES> &,
+                                                   float (*d)[4],
+                                                   uint32_t (*a)[4])
+{
+#if WGMMA_HERE
+    wgmma_hold<TILES>(d);
+#pragma unroll
+    for (uint32_t i = 0; i < 16; i++)
+        asm volatile("" : "+r"(a[i / 4][i % 4])::"memory");
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 #else
-    (void)d, (void)a, (void)n;
+    (void)d, (void)a;
 #endif
 }
-static __device__ __forceinline__ void wgmma_f16(wgmma_group &,
-                                                 float (*d)[4],
-                                                 const uint32_t a[4],
-                                                 uint64_t b)
+template <bool BF16, uint32_t TILES>
+static __device__ __forceinline__ void wgmma_product(wgmma_group<TILES> &,
+                                                     float (*d)[4],
+                                                     const uint32_t a[4],
+                                                     uint64_t b)
 {
-    WGMMA_PRODUCT("f16");
+    static_assert(TILES == 8 || TILES == 16, "64 or 128 rows");
+    if constexpr (TILES == 8 && BF16)
+        WGMMA_8("bf16");
+    else if constexpr (TILES == 8)
+        WGMMA_8("f16");
+    else if constexpr (BF16)
+        WGMMA_16("bf16");
+    else
+        WGMMA_16("f16");
 }
-static __device__ __forceinline__ void wgmma_bf16(wgmma_group &,
-                                                  float (*d)[4],
-                                                  const uint32_t a[4],
-                                                  uint64_t b)
-{
-    WGMMA_PRODUCT("bf16");
-}
-static __device__ __forceinline__ void wgmma_wait(wgmma_group &, float (*d)[4])
+template <uint32_t TILES>
+static __device__ __forceinline__ void wgmma_wait(wgmma_group<TILES> &, float (*d)[4])
 {
 #if WGMMA_HERE
     asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
     asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
-#endif
-    wgmma_hold(d);
-}
-static __device__ __forceinline__ void wgmma_see_shared()
-{
-#if WGMMA_HERE
-    asm volatile("fence.proxy.async;" ::: "memory");
+    wgmma_hold<TILES>(d);
+#else
+    (void)d;
 #endif
 }
 
@@ -133,14 +136,14 @@ static __device__ __forceinline__ void wgmma_see_shared()
 
 #define WGMMA_HERE 1
 
-struct wgmma_product {
+struct wgmma_operands {
     float (*d)[4];
     uint32_t a[4];
     uint64_t b;
     bool bf16;
 };
-struct wgmma_group {
-    wgmma_product products[8];
+template <uint32_t TILES> struct wgmma_group {
+    wgmma_operands products[8];
     uint32_t n = 0;
     bool begun = false;
 };
@@ -171,15 +174,15 @@ EMU_REGISTERS static void wgmma_sum(float (&d)[16][N],
     }
 }
 
-/* The 16 x 16 of A that a warp has and the 16 x 128 of B, added to the lanes' d by rising k. */
-static void wgmma_all(void *const slots[32], unsigned)
+/* The 16 x 16 of A that a warp has and the 16 x 8 TILES of B, added to the lanes' d by rising k. */
+template <uint32_t TILES> static void wgmma_all(void *const slots[32], unsigned)
 {
-    enum { ROWS = WGMMA_TILES * 8 };
-    const wgmma_product *first = static_cast<const wgmma_product *>(slots[0]);
+    enum { ROWS = TILES * 8 };
+    const wgmma_operands *first = static_cast<const wgmma_operands *>(slots[0]);
     uint16_t ah[16][16];
     float a[16][16], b[16][ROWS], d[16][ROWS];
     for (int lane = 0; lane < 32; lane++) {
-        const wgmma_product *p = static_cast<const wgmma_product *>(slots[lane]);
+        const wgmma_operands *p = static_cast<const wgmma_operands *>(slots[lane]);
         const int g = lane / 4, t = lane % 4;
         if (p->b != first->b || p->bf16 != first->bf16) {
             emu_error("wgmma: lanes 0 and %d have different operands", lane);
@@ -210,43 +213,36 @@ static void wgmma_all(void *const slots[32], unsigned)
     }
     wgmma_sum(d, a, b, first->bf16 ? -126 : -14);
     for (int lane = 0; lane < 32; lane++) {
-        const wgmma_product *p = static_cast<const wgmma_product *>(slots[lane]);
+        const wgmma_operands *p = static_cast<const wgmma_operands *>(slots[lane]);
         for (int i = 0; i < ROWS / 8 * 4; i++) {
             p->d[i / 4][i % 4] = d[lane / 4 + i % 4 / 2 * 8][i / 4 * 8 + lane % 4 * 2 + i % 2];
         }
     }
 }
 
-static inline void wgmma_begin(wgmma_group &g, float (*)[4], uint32_t *, uint32_t)
+template <uint32_t TILES>
+static inline void wgmma_begin(wgmma_group<TILES> &g, float (*)[4], uint32_t (*)[4])
 {
     g.begun = true;
 }
-static inline void wgmma_issue(
-    wgmma_group &g, float (*d)[4], const uint32_t a[4], uint64_t b, bool bf16)
+template <bool BF16, uint32_t TILES>
+static inline void wgmma_product(wgmma_group<TILES> &g,
+                                 float (*d)[4],
+                                 const uint32_t a[4],
+                                 uint64_t b)
 {
     if (!g.begun || g.n == 8) {
         emu_error("wgmma: a product without wgmma_begin, or too many");
     }
-    g.products[g.n++] = {d, {a[0], a[1], a[2], a[3]}, b, bf16};
+    g.products[g.n++] = {d, {a[0], a[1], a[2], a[3]}, b, BF16};
 }
-static inline void wgmma_f16(wgmma_group &g, float (*d)[4], const uint32_t a[4], uint64_t b)
-{
-    wgmma_issue(g, d, a, b, false);
-}
-static inline void wgmma_bf16(wgmma_group &g, float (*d)[4], const uint32_t a[4], uint64_t b)
-{
-    wgmma_issue(g, d, a, b, true);
-}
-static inline void wgmma_wait(wgmma_group &g, float (*)[4])
+template <uint32_t TILES> static inline void wgmma_wait(wgmma_group<TILES> &g, float (*)[4])
 {
     for (uint32_t i = 0; i < g.n; i++) {
-        emu_meet("wgmma", 0xffffffffu, &g.products[i], wgmma_all);
+        emu_meet("wgmma", 0xffffffffu, &g.products[i], wgmma_all<TILES>);
     }
     g.n = 0;
     g.begun = false;
-}
-static inline void wgmma_see_shared()
-{
 }
 
 #endif

@@ -22,11 +22,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAJOR_WITH_WGMMA = 9, FIRST_ROWS = 65, MOST_TYPES = 64 };
+enum { MAJOR_WITH_WGMMA = 9, FIRST_ROWS = 17, MOST_TYPES = 64 };
 
-/* K, outputs, rows: one range and several of K, blocks that are full and not. K is whole
- * super-blocks. */
-static const uint32_t shapes[][3] = {{256, 130, 130}, {768, 24, 70}};
+/* K, outputs, rows: one range and several of K, blocks that are full and not, of 128 rows and
+ * of 64. K is whole super-blocks. */
+static const uint32_t shapes[][3] = {{256, 130, 130}, {768, 24, 70}, {512, 70, 40}};
 
 static uint32_t next_random(uint32_t *state)
 {
@@ -146,12 +146,14 @@ static uint32_t bits_of(float v)
 }
 
 /* `why` is filled where it does not. */
-static bool agrees(int type, const uint32_t shape[3], uint32_t block_shared, char why[160])
+/* wide: by the kernel of 256 outputs a block, which a device of few processors takes sooner. */
+static bool agrees(
+    int type, const uint32_t shape[3], uint32_t block_shared, bool wide, char why[160])
 {
     struct trial t = {0};
     uint32_t seed = 0x9e3779b9u + (uint32_t)type * 977u + shape[0];
     cudaError_t rc = take_trial(&t, type, shape[0], shape[1], shape[2], &seed);
-    struct cuda_at at = {.rows = CUDA_ROWS_ALL, .block_shared = block_shared};
+    struct cuda_at at = {.rows = CUDA_ROWS_ALL, .block_shared = block_shared, .processors = wide};
     at.bounds.rows = shape[2];
     at.step.counts = t.counts;
     if (rc == cudaSuccess)
@@ -198,12 +200,12 @@ enum gpu_wgmma cuda_wgmma_check(const struct cuda_backend *b)
     const char *said = getenv("WEIR_CUDA_WGMMA");
     char why[160] = "WEIR_CUDA_WGMMA says so";
     if (b->major != MAJOR_WITH_WGMMA || b->cfg.max_rows < FIRST_ROWS || n == 0 ||
-        b->block_shared < CUDA_SHARED_WIDE)
+        b->block_shared < CUDA_SHARED_HOPPER)
         return GPU_WGMMA_NONE;
     bool equal = !said || strcmp(said, "0") != 0;
     for (uint32_t i = 0; equal && i < n; i++) {
-        for (size_t s = 0; equal && s < sizeof shapes / sizeof *shapes; s++)
-            equal = agrees(types[i], shapes[s], b->block_shared, why);
+        for (size_t s = 0; equal && s < 2 * sizeof shapes / sizeof *shapes; s++)
+            equal = agrees(types[i], shapes[s / 2], b->block_shared, s % 2, why);
     }
     if (!equal)
         log_warn("cuda:%u: wgmma is not used: %s", b->cfg.device.index, why);

@@ -37,6 +37,7 @@ struct emu_thread {
     uint3 idx;
     unsigned index; /* in the block */
     unsigned lane;
+    bool waited; /* emu_wait_before */
     void *fiber;
 };
 
@@ -76,6 +77,16 @@ float emu_tensor_sum(
 /* All threads of the block meet; how many predicates are true. */
 int emu_barrier(const char *what, int predicate);
 
+/* A kernel that is launched to begin early (gpu.h) has nothing to see here of what was before it:
+ * all of it is over. That each thread waits is looked at. */
+static inline void emu_let_next_begin()
+{
+}
+static inline void emu_wait_before()
+{
+    emu_self->waited = true;
+}
+
 /* Report an error of the program and abandon the launch. */
 [[noreturn]] void emu_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
@@ -84,6 +95,13 @@ int emu_barrier(const char *what, int predicate);
 void emu_copy_async(void *shared, const void *global, unsigned bytes, unsigned from_global);
 void emu_copy_commit(void);
 void emu_copy_wait(unsigned groups_left);
+
+/* Barriers of the bulk copy engine, and its copies (bulk.cpp). */
+void emu_bulk_init(void *at, unsigned arrivals);
+void emu_bulk_expect(void *at, unsigned bytes);
+void emu_bulk_arrive(void *at);
+void emu_bulk_copy(void *shared, const void *global, unsigned bytes, void *at);
+void emu_bulk_wait(void *at, unsigned parity);
 
 static inline void __syncthreads()
 {
@@ -445,6 +463,7 @@ struct emu_config {
     dim3 grid, block;
     size_t shared_bytes;
     cudaStream_t stream;
+    bool early; /* it may begin before the kernel before it has ended */
 };
 
 /* Takes run(args), of bytes copied, onto the stream (or into the graph that it captures). */
@@ -491,19 +510,21 @@ template <class... P> struct emu_call {
 };
 
 /* Arguments are turned into the kernel's parameters and copied now; it runs later. */
-template <class... P>
-static inline void emu_launch(const char *name,
-                              dim3 grid,
-                              dim3 block,
-                              size_t shared_bytes,
-                              cudaStream_t stream,
-                              void (*kernel)(P...),
-                              typename emu_same<P>::type... arguments)
+template <bool EARLY, class... P>
+static inline void emu_launch_as(const char *name,
+                                 dim3 grid,
+                                 dim3 block,
+                                 size_t shared_bytes,
+                                 cudaStream_t stream,
+                                 void (*kernel)(P...),
+                                 typename emu_same<P>::type... arguments)
 {
     emu_call<P...> call{kernel, emu_pack<P...>(arguments...)};
     emu_config config{
-        name, reinterpret_cast<const void *>(kernel), grid, block, shared_bytes, stream};
+        name, reinterpret_cast<const void *>(kernel), grid, block, shared_bytes, stream, EARLY};
     emu_enqueue(config, emu_call<P...>::run, &call, sizeof call, alignof(emu_call<P...>));
 }
+#define emu_launch emu_launch_as<false>
+#define emu_launch_next emu_launch_as<true>
 
 #endif

@@ -47,9 +47,35 @@ void *emu_fault_landing(void **stack);
 bool emu_is_stack(const void *p);
 size_t emu_beyond_shared(const void *p);
 bool emu_is_shared(const void *p);
+/* Has the thread that runs not waited yet for the kernel before its own (gpu.h)? */
+bool emu_may_be_early(void);
 /* Of the thread that runs: its piece of work, block and index, barriers and meetings so far. */
 void emu_moment_now(
     uint32_t *work, uint32_t *block, unsigned *thread, uint32_t *barriers, uint32_t *meetings);
+
+/* Meetings of its warp so far. The thread waits until emu_go_on; `what` it waits for. */
+uint32_t emu_meetings_now(void);
+void emu_wait_here(const char *what);
+void emu_go_on(unsigned thread);
+
+/* --- bulk.cpp --- */
+
+/* What a thread knows to lie behind: of each warp what was done before so many meetings, and at the
+ * end copies of the engine before that of such a number. */
+struct emu_known {
+    uint32_t before[EMU_MAX_WARPS + 1];
+};
+const emu_known &emu_known_now(void);
+/* A lane of the warp knows more than the others; lanes that meet share it. */
+extern bool emu_bulk_news[EMU_MAX_WARPS];
+void emu_bulk_share(unsigned warp, unsigned mask);
+/* Of each block; are all copies there at its end? */
+void emu_bulk_begin(void);
+bool emu_bulk_is_over(void);
+/* races.cpp's, or null: bytes that copy number n reads or writes, asked for by a thread with so
+ * many barriers of the block behind it and which knew that much. */
+extern void (*emu_on_bulk)(
+    const void *p, size_t size, bool write, uint32_t n, uint32_t barriers, const emu_known &known);
 
 /* --- host.cpp --- */
 

@@ -250,6 +250,9 @@ void thread_ends(emu_thread *t)
     if (!now.copies[t->index].copies.empty()) {
         emu_error("the thread ends with asynchronous copies that it did not wait for");
     }
+    if (now.work->config.early && !t->waited) {
+        emu_error("the thread ends without cuda_wait_before");
+    }
     now.copies[t->index].ends.clear();
     warp *w = &now.warps[t->index / 32];
     w->alive &= ~(1u << t->lane);
@@ -446,11 +449,15 @@ void block_begin()
         now.warps[w].waiting = 0;
         now.warps[w].meetings = 0;
     }
+    for (unsigned i = 0; i < now.n_threads; i++) {
+        now.threads[i].waited = false;
+    }
     now.n_ended = 0;
     now.n_at_barrier = 0;
     now.barrier_sum = 0;
     now.barrier = nullptr;
     now.barriers = 0;
+    emu_bulk_begin();
     if (shared_bytes) {
         memset(shared_memory, 0xff, shared_bytes); /* as good as anything: NaN */
     }
@@ -498,6 +505,14 @@ bool run_block()
             report_stuck();
             return false;
         }
+    }
+    if (!emu_bulk_is_over()) {
+        emu_report("%s: block (%u, %u, %u): it ends with bulk copies that nobody waited for",
+                   now.work->config.name,
+                   emu_here.block_idx.x,
+                   emu_here.block_idx.y,
+                   emu_here.block_idx.z);
+        return false;
     }
     return true;
 }
@@ -677,6 +692,11 @@ bool emu_is_shared(const void *p)
     return shared_memory && c >= shared_memory && c < shared_memory + shared_bytes;
 }
 
+bool emu_may_be_early(void)
+{
+    return now.work->config.early && !emu_self->waited;
+}
+
 void emu_moment_now(
     uint32_t *work, uint32_t *block, unsigned *thread, uint32_t *barriers, uint32_t *meetings)
 {
@@ -740,6 +760,27 @@ void emu_meet(const char *what, unsigned mask, void *slot, emu_meet_fn fn)
     w->waiting &= ~mask;
     w->ready |= mask;
     w->meetings++;
+    if (emu_bulk_news[t->index / 32]) {
+        emu_bulk_share(t->index / 32, mask);
+    }
+}
+
+uint32_t emu_meetings_now(void)
+{
+    return now.warps[emu_self->index / 32].meetings;
+}
+
+void emu_wait_here(const char *what)
+{
+    emu_thread *t = emu_self;
+    now.warps[t->index / 32].waits[t->lane] = what;
+    now.warps[t->index / 32].ready &= ~(1u << t->lane);
+    to_next_lane(t);
+}
+
+void emu_go_on(unsigned thread)
+{
+    now.warps[thread / 32].ready |= 1u << thread % 32;
 }
 
 int emu_barrier(const char *what, int predicate)

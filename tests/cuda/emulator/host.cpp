@@ -33,6 +33,7 @@ std::recursive_mutex emu_lock;
 emu_figures emu_counted;
 cudaError_t emu_sticky = cudaSuccess;
 void (*emu_on_range)(const void *p, size_t size, bool write);
+void (*emu_on_bulk)(const void *, size_t, bool, uint32_t, uint32_t, const emu_known &);
 void (*emu_on_free)(const void *p, size_t size);
 
 namespace

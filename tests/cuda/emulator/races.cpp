@@ -8,11 +8,14 @@
  *     one thread's,
  *     one block's with a barrier between,
  *     one warp's with a meeting between,
- *     atomic, both,
- *     or of two pieces of work of which the later began when the earlier was known to be over: in
- *     the stream's order, by an event that was waited for, or because the host waited.
- * Else they are reported, once for each piece of work, whatever order they happened to come in.
- * Copies and memsets are accesses too. Memory of shared arrays counts within a block alone.
+ *     one block's, and the later thread knows by a bulk copy's barrier that the earlier is behind
+ * it (bulk.cpp; such copies are accesses of a thread of their own), atomic, both, or of two pieces
+ * of work of which the later began when the earlier was known to be over: in the stream's order, by
+ * an event that was waited for, or because the host waited. Else they are reported, once for each
+ * piece of work, whatever order they happened to come in. A thread that has not called
+ * cuda_wait_before, of a kernel that may begin early (gpu.h), may read of global memory what no
+ * kernel wrote, and write nothing. Copies and memsets are accesses too. Memory of shared arrays
+ * counts within a block alone.
  *
  * Linked into programs whose kernels are compiled so (cuda/races/NAME); others have none of it. */
 #include "emu_internal.h"
@@ -32,6 +35,7 @@ struct moment {
     uint32_t meetings = 0;
     uint16_t thread = 0;
     bool atomic = false;
+    bool kernel = false; /* else a copy */
 };
 
 struct cell {
@@ -63,7 +67,13 @@ cell *cell_of(uintptr_t p)
     return &r->cells[p % PAGE];
 }
 
-bool ordered(const moment &before, const moment &now, bool shared)
+/* Of a read: of what the last write left. */
+bool too_early(const moment &last_write, const moment &now, bool write, bool shared)
+{
+    return now.kernel && !shared && emu_may_be_early() && (write || last_write.kernel);
+}
+
+bool ordered(const moment &before, const moment &now, bool shared, const emu_known &known)
 {
     if (before.work == 0 || (before.atomic && now.atomic)) {
         return true;
@@ -75,6 +85,7 @@ bool ordered(const moment &before, const moment &now, bool shared)
         return shared;
     }
     return before.thread == now.thread || before.barriers != now.barriers ||
+           before.meetings < known.before[before.thread / 32] ||
            (before.thread / 32 == now.thread / 32 && before.meetings != now.meetings);
 }
 
@@ -131,12 +142,26 @@ void report(
     }
 }
 
-void access(const void *p, size_t size, bool write, const moment &now, bool shared, void *pc)
+void access(const void *p,
+            size_t size,
+            bool write,
+            const moment &now,
+            bool shared,
+            void *pc,
+            const emu_known &known)
 {
     uintptr_t at = reinterpret_cast<uintptr_t>(p);
     for (size_t i = 0; i < size; i++) {
         cell *c = cell_of(at + i);
-        if (!ordered(c->write, now, shared)) {
+        if (too_early(c->write, now, write, shared)) {
+            report(static_cast<const char *>(p) + i,
+                   shared,
+                   write ? "a write before cuda_wait_before" : "a read before cuda_wait_before",
+                   c->write,
+                   now,
+                   pc);
+        }
+        if (!ordered(c->write, now, shared, known)) {
             report(static_cast<const char *>(p) + i,
                    shared,
                    write ? "a write after a write" : "a read after a write",
@@ -146,7 +171,7 @@ void access(const void *p, size_t size, bool write, const moment &now, bool shar
         }
         if (write) {
             for (const moment &r : c->read) {
-                if (!ordered(r, now, shared)) {
+                if (!ordered(r, now, shared, known)) {
                     report(static_cast<const char *>(p) + i,
                            shared,
                            "a write after a read",
@@ -210,7 +235,8 @@ void kernel_access(const void *p, size_t size, bool write, bool atomic, void *pc
     emu_moment_now(&now.work, &now.block, &thread, &now.barriers, &now.meetings);
     now.thread = static_cast<uint16_t>(thread);
     now.atomic = atomic;
-    access(p, size, write, now, w == SHARED, pc);
+    now.kernel = true;
+    access(p, size, write, now, w == SHARED, pc, emu_known_now());
 }
 
 void range_access(const void *p, size_t size, bool write)
@@ -222,8 +248,22 @@ void range_access(const void *p, size_t size, bool write)
     moment now;
     now.work = emu_work_now();
     if (now.work && emu_find(p).base) {
-        access(p, size, write, now, false, nullptr);
+        access(p, size, write, now, false, nullptr, {});
     }
+}
+
+constexpr uint16_t COPY_ENGINE = EMU_MAX_WARPS * 32;
+
+void bulk_access(
+    const void *p, size_t size, bool write, uint32_t n, uint32_t barriers, const emu_known &known)
+{
+    moment now;
+    unsigned thread;
+    emu_moment_now(&now.work, &now.block, &thread, &now.barriers, &now.meetings);
+    now.thread = COPY_ENGINE;
+    now.barriers = barriers;
+    now.meetings = n;
+    access(p, size, write, now, classify(p) == SHARED, nullptr, known);
 }
 
 /* Freed memory may come back as another's. */
@@ -246,6 +286,7 @@ struct install {
     install()
     {
         emu_on_range = range_access;
+        emu_on_bulk = bulk_access;
         emu_on_free = forget;
     }
 } at_start;

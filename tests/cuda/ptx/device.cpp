@@ -232,6 +232,12 @@ cudaError_t cudaRuntimeGetVersion(int *v)
     *v = CUDART_VERSION;
     return cudaSuccess;
 }
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *a, const void *)
+{
+    memset(a, 0, sizeof *a);
+    a->ptxVersion = a->binaryVersion = capability;
+    return cudaSuccess;
+}
 cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int)
 {
     switch (attribute) {

@@ -451,6 +451,7 @@ const std::unordered_map<std::string, form_of> &table()
     t["bar.sync"] = {warp_barrier, "=4"};
     t["bar.warp.sync"] = {warp_sync, "=4"};
     t["ret"] = t["exit"] = {warp_exit, "="};
+    t["griddepcontrol.launch_dependents"] = t["griddepcontrol.wait"] = {nothing, "="};
     t["membar.gl"] = t["membar.cta"] = {nothing, "="}; /* one order for all */
     t["atom.shared.add.u32"] = t["atom.global.add.u32"] = {atom_add, "4=a4"};
     t["atom.global.or.b32"] = {atom_or, "4=a4"};

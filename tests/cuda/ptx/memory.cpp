@@ -122,7 +122,7 @@ form of_type(const std::string &type, bool loads, int n)
 
 } // namespace
 
-/* ld.SPACE[.nc][.v2|.v4].TYPE, st likewise. */
+/* ld.SPACE[.nc|.cg][.v2|.v4].TYPE, st likewise. */
 bool form_memory(const std::string &op, insn &i)
 {
     static const struct {
@@ -141,7 +141,7 @@ bool form_memory(const std::string &op, insn &i)
     }
     if (at == 3)
         return false;
-    if (op.compare(at, 3, "nc.") == 0)
+    if (op.compare(at, 3, "nc.") == 0 || op.compare(at, 3, "cg.") == 0)
         at += 3;
     int n = 1;
     if (op.compare(at, 3, "v2.") == 0 || op.compare(at, 3, "v4.") == 0) {

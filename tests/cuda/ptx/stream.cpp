@@ -125,6 +125,13 @@ cudaError_t cudaLaunchKernel(
         reinterpret_cast<cudaKernel_t>(kernel_of(host)), grid, size, args, dynamic, stream);
 }
 
+/* Attributes say how early it may begin: here when all before it is over. */
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *host, void **args)
+{
+    return cudaLaunchKernel(
+        host, config->gridDim, config->blockDim, args, config->dynamicSmemBytes, config->stream);
+}
+
 /* --- copies --- */
 
 cudaError_t cudaMemcpyAsync(

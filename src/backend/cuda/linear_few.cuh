@@ -1,0 +1,116 @@
+/* Few rows: a warp for each 16 outputs and range of K, and up to TILES tiles of 8 rows.
+ *
+ *      memory  | chunk | chunk | chunk | ...      a lane's share of AHEAD chunks is in registers or
+ *      warp    lane 0 .. lane 31                  on its way to them, as it lies (F::raw)
+ *
+ *      each chunk:  raw -> operands (F::unpack) -> 4 mma a tile, one chain for the range
+ *                   raw <- the chunk AHEAD further on
+ *
+ * Weights are read once and by one warp, so they go to its registers past shared memory and without
+ * staying in the nearest cache, which is left to the activations: those are read by every warp, as
+ * the operands of mma lie (linear_layout.h). The first of them are asked for before the kernel
+ * before has ended. A block's warps add their ranges through shared memory, in order. On an H100
+ * two chunks ahead and 16 to 24 warps a processor keep memory busy; rings in shared memory, filled
+ * by cp.async or by bulk copies, were 10 to 20 % slower. */
+#ifndef WEIR_BACKEND_CUDA_LINEAR_FEW_CUH
+#define WEIR_BACKEND_CUDA_LINEAR_FEW_CUH
+
+#include "backend/cuda/linear_tiles.cuh"
+
+static constexpr uint32_t LINEAR_WARPS = 8;
+
+/* A warp's range of K, chunks [next, end) of a part still to be asked for. */
+template <class F, uint32_t AHEAD> struct few_stream {
+    const uint8_t *part;
+    uint32_t next, end;
+    typename F::raw raw[AHEAD];
+
+    /* A range begins with a run, so where AHEAD is one, slot i has its chunk i. */
+    __device__ __forceinline__ void bring(uint32_t slot, uint32_t lane)
+    {
+        if (next < end)
+            linear_fetch<F>(
+                part, next / F::RUN, AHEAD == F::RUN ? slot : next % F::RUN, lane, raw[slot]);
+        next++;
+    }
+};
+
+/* grid: (groups of 8 / splits x 16 outputs of each product x tiles of 8 TILES rows, 1, heads or 1);
+ * block: 8 warps. */
+template <class F, uint32_t TILES, uint32_t AHEAD, uint32_t BLOCKS>
+static __global__ void __launch_bounds__(LINEAR_WARPS * 32, BLOCKS)
+    linear_few(const linear_group given)
+{
+    __shared__ float parts[LINEAR_WARPS][TILES * 4][32];
+    cuda_let_next_begin();
+    uint32_t block;
+    const linear_args p = linear_of_group(given, blockIdx.x / given.tiles, block);
+    const uint32_t group = blockIdx.x % given.tiles;
+    const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    const uint32_t row = group * TILES * CUDA_ACT_ROWS;
+    const uint32_t per_block = LINEAR_WARPS / p.splits, split = warp % p.splits;
+    const uint32_t part = block * per_block + warp / p.splits;
+    const uint32_t begin = p.runs * split / p.splits * F::RUN;
+    const uint32_t end = part < p.n_parts ? p.runs * (split + 1) / p.splits * F::RUN : begin;
+
+    few_stream<F, AHEAD> s;
+    s.part = linear_part(p, 0, part);
+    s.next = begin;
+    s.end = end;
+#pragma unroll
+    for (uint32_t i = 0; i < AHEAD && !p.first; i++) /* while the kernel before ends */
+        s.bring(i, lane);
+    cuda_wait_before();
+    const uint32_t n_rows = linear_rows(p);
+    if (row >= n_rows)
+        return;
+    const uint32_t expert = p.first ? linear_expert_at(p, row) : 0;
+    s.part += expert * p.matrix_bytes;
+#pragma unroll
+    for (uint32_t i = 0; i < AHEAD && p.first; i++)
+        s.bring(i, lane);
+
+    const uint32_t n_tiles = (n_rows - row + CUDA_ACT_ROWS - 1) / CUDA_ACT_ROWS;
+    const uint32_t act_step = linear_act_step<F>(p);
+    const uint8_t *act[TILES];
+#pragma unroll
+    for (uint32_t t = 0; t < TILES; t++)
+        act[t] = linear_act<F>(p, group * TILES + (t < n_tiles ? t : 0)) +
+                 static_cast<size_t>(begin) * act_step;
+    float sum[TILES][4] = {};
+    for (uint32_t chunk = begin; chunk < end; chunk += AHEAD) {
+#pragma unroll
+        for (uint32_t i = 0; i < AHEAD; i++) {
+            if (i > 0 && chunk + i >= end)
+                break;
+            linear_weights w;
+            F::unpack(s.raw[i], w);
+            s.bring(i, lane);
+#pragma unroll
+            for (uint32_t t = 0; t < TILES; t++) {
+                const act_values x = act_values_at(act[t], lane);
+                linear_multiply<F>(w, x, F::PAIR ? act_values_at(act[t] + 1024, lane) : x, sum[t]);
+                act[t] += act_step;
+            }
+        }
+    }
+
+#pragma unroll
+    for (uint32_t i = 0; i < TILES * 4; i++)
+        parts[warp][i][lane] = sum[i / 4][i % 4];
+    __syncthreads();
+    for (uint32_t e = threadIdx.x; e < per_block * TILES * 128; e += LINEAR_WARPS * 32) {
+        /* e: output of 16 fastest, then row of 8 TILES, then part */
+        const uint32_t output = e % 16, column = e / 16 % (8 * TILES), of = e / (128 * TILES);
+        const uint32_t from = output % 8 * 4 + column % 8 / 2;
+        const uint32_t reg = column / 8 * 4 + output / 8 * 2 + column % 2;
+        const uint32_t j = (block * per_block + of) * CUDA_PART_ROWS + output;
+        float total = parts[of * p.splits][reg][from];
+        for (uint32_t i = 1; i < p.splits; i++)
+            total = __fadd_rn(total, parts[of * p.splits + i][reg][from]);
+        if (row + column < n_rows && j < p.n_out)
+            linear_store(p, expert, row + column, j, total, linear_factor(p, row + column));
+    }
+}
+
+#endif
