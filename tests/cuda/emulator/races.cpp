@@ -8,14 +8,16 @@
  *     one thread's,
  *     one block's with a barrier between,
  *     one warp's with a meeting between,
- *     one block's, and the later thread knows by a bulk copy's barrier that the earlier is behind
- * it (bulk.cpp; such copies are accesses of a thread of their own), atomic, both, or of two pieces
- * of work of which the later began when the earlier was known to be over: in the stream's order, by
- * an event that was waited for, or because the host waited. Else they are reported, once for each
- * piece of work, whatever order they happened to come in. A thread that has not called
- * cuda_wait_before, of a kernel that may begin early (gpu.h), may read of global memory what no
- * kernel wrote, and write nothing. Copies and memsets are accesses too. Memory of shared arrays
- * counts within a block alone.
+ *     one block's, and the later knows by a bulk copy's barrier that the earlier is behind it
+ *     (bulk.cpp; such copies are accesses of a thread of their own),
+ *     atomic, both,
+ *     or of two pieces of work of which the later began when the earlier was known to be over: in
+ *     the stream's order, by an event that was waited for, or because the host waited.
+ *
+ * Else they are reported, once for each piece of work, whatever order they happened to come in. A
+ * thread that has not called cuda_wait_before, of a kernel that may begin early (gpu.h), may read
+ * of global memory what no kernel wrote, and write nothing. Copies and memsets are accesses too.
+ * Memory of shared arrays counts within a block alone.
  *
  * Linked into programs whose kernels are compiled so (cuda/races/NAME); others have none of it. */
 #include "emu_internal.h"
