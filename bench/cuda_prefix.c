@@ -1,5 +1,5 @@
 /* From how many hashes on the device finds cached blocks sooner than the host: the figure that
- * CUDA_PREFIX_DEVICE_FROM (backend/cuda/prefix_mirror.h) is to have.
+ * CUDA_PREFIX_DEVICE_FROM (backend/cuda/prefix_mirror.h) has of one device.
  *
  *      cuda_prefix [BLOCKS]        cached blocks; default 65,536
  *

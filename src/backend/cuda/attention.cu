@@ -36,6 +36,7 @@ enum {
     WARPS = THREADS / WARP,
     STEP = 32,       /* positions a tile */
     BLOCKS_EACH = 4, /* of a processor, where ranges are divided between blocks */
+    LONE = 16,       /* queries of a tile that attn_mma takes from attn_many */
     MERGE_THREADS = 128,
     MERGE_AHEAD = 8, /* parts of a row that are asked for at once */
 };
@@ -383,8 +384,9 @@ uint32_t cuda_attention_tiles(const struct cuda_attention_shape *s,
 }
 
 /* Blocks that share a tile's ranges: as many as it takes to fill the device. With many queries a
- * tile one does where that makes three for two processors: it folds them in registers, and more
- * blocks would bring parts through memory. One, too, where parts would need too much room. */
+ * tile of one sequence one does where that makes three for two processors: it folds them in
+ * registers, and more blocks would bring parts through memory. One, too, where parts would need too
+ * much room. */
 static uint32_t n_splits(const struct cuda_attention_shape *s,
                          const struct cuda_at *at,
                          bool many,
@@ -396,7 +398,7 @@ static uint32_t n_splits(const struct cuda_attention_shape *s,
     const uint32_t processors = at->processors ? at->processors : LARGE;
     const uint32_t blocks = b->tiles * s->n_head_kv * blocks_a_head;
     const uint32_t wanted = BLOCKS_EACH * processors;
-    const bool enough = many ? 2 * blocks >= 3 * processors : blocks >= wanted;
+    const bool enough = many && b->seqs == 1 ? 2 * blocks >= 3 * processors : blocks >= wanted;
     uint32_t n = blocks && !enough ? (wanted + blocks - 1) / blocks : 1;
     n = n < b->ranges ? n : b->ranges;
     *parts_bytes = 0;
@@ -473,9 +475,14 @@ void cuda_attention(const struct cuda_at *at, const struct cuda_attention *op)
         plain_launch(&a, grid, at->stream);
     else if (is_long)
         attn_long_launch(&a, grid, few, at->block_shared, at->stream);
-    else if (is_many)
+    else if (is_many) {
+        /* a lone row beside a prompt has one warp's queries: all four share its positions instead
+         */
+        a.lone = b->seqs > 1 ? LONE : 0;
         attn_many_launch(&a, grid, at->block_shared, at->stream);
-    else
+        if (a.lone > 0)
+            attn_mma_launch(&a, grid, 1, at->block_shared, at->stream);
+    } else
         attn_mma_launch(&a, grid, few, at->block_shared, at->stream);
     if (a.n_splits > 1) {
         const dim3 rows(b->rows, op->n_head);

@@ -45,6 +45,9 @@ struct attn_args {
     float *parts;      /* [rows][n_head][n_ranges] parts, where n_splits > 1 */
     uint32_t n_ranges; /* that parts have room for */
     uint32_t n_splits; /* blocks that share a tile's ranges; 1: they are folded as they come */
+    /* Tiles of up to so many queries are attn_mma's where attn_many has the others; 0: one of them
+     * has all. */
+    uint32_t lone;
 };
 
 /* A part: m, l, two floats of nothing, acc [n_value]. */

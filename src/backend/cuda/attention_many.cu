@@ -297,7 +297,7 @@ static __global__ void __launch_bounds__(THREADS, 2) attn_many_kernel(struct att
             reinterpret_cast<uint4 *>(s->k)[i] = make_uint4(0, 0, 0, 0);
     }
     cuda_wait_before();
-    if (first > r1)
+    if (first > r1 || t.n_query <= a.lone)
         return;
     for (uint32_t q0 = 0; q0 < t.n_query; q0 += QUERIES) {
         many_state<D> st;
@@ -368,7 +368,7 @@ static void launch(const struct attn_args *a, dim3 grid, cudaStream_t stream)
 {
     const auto kernel = attn_many_kernel<T, D, STAGES>;
     constexpr size_t bytes = sizeof(many_shared<T, D, STAGES>);
-    static_assert(bytes <= (D == 128 && STAGES > 1 ? CUDA_SHARED_WIDE : CUDA_SHARED_LEAST),
+    static_assert(bytes <= (D == 128 && STAGES > 1 ? CUDA_SHARED_HOPPER / 2 : CUDA_SHARED_LEAST),
                   "what a device has");
     cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
     CUDA_LAUNCH_NEXT(kernel, grid, THREADS, bytes, stream, *a);
@@ -379,7 +379,7 @@ static void launch_for(const struct attn_args *a, dim3 grid, uint32_t shared, cu
 {
     if (a->kv.head_dim <= 64)
         launch<T, 64, 2>(a, grid, stream);
-    else if (shared < CUDA_SHARED_WIDE)
+    else if (shared < CUDA_SHARED_HOPPER) /* of two stages one block fits on a processor */
         launch<T, 128, 1>(a, grid, stream);
     else
         launch<T, 128, 2>(a, grid, stream);

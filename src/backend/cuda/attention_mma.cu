@@ -153,7 +153,7 @@ static __global__ void __launch_bounds__(THREADS, 2) attn_mma_kernel(struct attn
             reinterpret_cast<uint4 *>(s->k)[i] = make_uint4(0, 0, 0, 0);
     }
     cuda_wait_before();
-    if (first > r1)
+    if (first > r1 || (a.lone > 0 && t.n_query > a.lone))
         return;
     send_range(a, s);
     for (uint32_t q0 = 0; q0 < t.n_query; q0 += shared::QUERIES) {

@@ -174,11 +174,11 @@ void cuda_device_enter(const struct cuda_backend *b)
 int cuda_begins_early(const void *kernel)
 {
     static _Thread_local int of_device = -1, yes;
-    const char *said = getenv("WEIR_CUDA_PDL");
     struct cudaFuncAttributes code = {0};
     int device = -1, major = 0, driver = 0;
     if (cudaGetDevice(&device) != cudaSuccess || device == of_device)
         return yes;
+    const char *said = getenv("WEIR_CUDA_PDL");
     yes =
         cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess &&
         cudaDriverGetVersion(&driver) == cudaSuccess &&

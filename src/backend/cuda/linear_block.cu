@@ -35,7 +35,7 @@
  * To add a format: its numbers in linear_layout.h, its packing in pack.c, a struct here, its line
  * in the table at the end and in linear_embed.cu.
  *
- * Numbers: the bound of linear_tiles.cuh; instructions for a chunk are in docs/DECISIONS.md. */
+ * Numbers: the bound of linear_tiles.cuh. */
 #include "backend/cuda/linear_unpack.cuh"
 
 /* d of both blocks, f16 of rows r, r + 8. ZERO: what numbers are counted from; HIGH: the second

@@ -16,7 +16,7 @@
  *      chunk  Q4_K, Q5_K, Q6_K: nibbles as Q4_0; 1 or 2 upper bits in a plane behind
  *             Q2_K, Q3_K: two bits, steps 0..3 from the lowest; Q3_K's third bits behind
  *
- * Numbers: docs/DECISIONS.md, as for linear_block.cu. */
+ * Numbers: the bound of linear_tiles.cuh. */
 #include "backend/cuda/linear_unpack.cuh"
 
 /* Q4_K and Q5_K; d: D of both rows, dmin of both; s: scales and mins of the chunk's blocks. */

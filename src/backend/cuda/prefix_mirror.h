@@ -10,8 +10,8 @@
  *
  * An answer of the device's takes two copies, a launch and a wait, whatever it holds, so few hashes
  * are the host's: cuda_prefix_mirror_answer decides by CUDA_PREFIX_DEVICE_FROM, which
- * bench/cuda_prefix.c measures on a machine with a GPU. It is none until it was measured, and the
- * server's own lookups walk kv/prefix.h.
+ * bench/cuda_prefix.c measures on a machine with a GPU. The server's own lookups walk kv/prefix.h:
+ * hashes of so many blocks take the host longer to make than to look up.
  *
  * Thread: one. Allocates: in create. C and C++. */
 #ifndef WEIR_BACKEND_CUDA_PREFIX_MIRROR_H
@@ -57,8 +57,8 @@ cudaError_t cuda_prefix_mirror_lookup(struct cuda_prefix_mirror *m,
                                       uint32_t n,
                                       int32_t *values,
                                       cudaStream_t stream);
-/* So many hashes or more are the device's to look up: where it was seen to be sooner. */
-#define CUDA_PREFIX_DEVICE_FROM UINT32_MAX
+/* So many hashes or more are the device's to look up: where an H100 was seen to be sooner. */
+#define CUDA_PREFIX_DEVICE_FROM 4096u
 /* As cuda_prefix_mirror_lookup, by the host where n is less than device_from; as of now, then. */
 cudaError_t cuda_prefix_mirror_answer(struct cuda_prefix_mirror *m,
                                       const uint64_t *hashes,
