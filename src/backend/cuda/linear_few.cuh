@@ -10,8 +10,8 @@
  * staying in the nearest cache, which is left to the activations: those are read by every warp, as
  * the operands of mma lie (linear_layout.h). The first of them are asked for before the kernel
  * before has ended. A block's warps add their ranges through shared memory, in order. On an H100
- * two chunks ahead and 16 to 24 warps a processor keep memory busy; rings in shared memory, filled
- * by cp.async or by bulk copies, were 10 to 20 % slower. */
+ * two to four chunks ahead and 16 to 24 warps a processor keep memory busiest; rings in shared
+ * memory, filled by cp.async or by bulk copies, were 10 to 20 % slower. */
 #ifndef WEIR_BACKEND_CUDA_LINEAR_FEW_CUH
 #define WEIR_BACKEND_CUDA_LINEAR_FEW_CUH
 
