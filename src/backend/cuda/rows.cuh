@@ -90,6 +90,7 @@ template <int N> struct row_in_registers {
         for (int j = 0; j < N; j++)
             held[j] = all(0.0f);
         held_of = NULL;
+        n_held = 0;
         early_of = FETCHES ? w : NULL;
         if (early_of)
             each(n, [&](uint32_t j, uint32_t i) { early[j] = load4(w, i, n); });
