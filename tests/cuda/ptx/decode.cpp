@@ -257,6 +257,7 @@ struct decoder {
         i.flags = form->flags;
         i.space = op.find(".shared") != std::string::npos ? SHARED : GLOBAL;
         f.has_wgmma |= (i.flags & INSN_WGMMA) != 0;
+        f.has_bulk |= (i.flags & INSN_BULK) != 0;
         std::vector<uint32_t> at;
         int addresses = 0;
         size_t k = 0;

@@ -21,6 +21,7 @@ struct allocation {
     size_t size, map_bytes;
     void *map;
     bool of_host;
+    uint8_t *by_kernel; /* of each word whether a kernel wrote it last */
 };
 std::map<uint64_t, allocation> allocations;
 size_t used;
@@ -43,7 +44,8 @@ void *allocate(size_t n, bool of_host)
     if (map == MAP_FAILED)
         return nullptr;
     memset(map, 0xff, bytes);
-    allocations[reinterpret_cast<uint64_t>(map)] = {n, map_bytes, map, of_host};
+    uint8_t *const by_kernel = static_cast<uint8_t *>(calloc(bytes / 4 + 1, 1));
+    allocations[reinterpret_cast<uint64_t>(map)] = {n, map_bytes, map, of_host, by_kernel};
     used += of_host ? 0 : bytes;
     return map;
 }
@@ -57,6 +59,7 @@ cudaError_t release(void *p, bool of_host)
         return ptx_error(cudaErrorInvalidValue);
     used -= of_host ? 0 : (it->second.size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     munmap(it->second.map, it->second.map_bytes);
+    free(it->second.by_kernel);
     allocations.erase(it);
     return cudaSuccess;
 }
@@ -96,15 +99,14 @@ struct fat_wrapper {
 
 } // namespace
 
-bool device_range(uint64_t address, uint64_t *begin, uint64_t *end)
+bool device_range(uint64_t address, device_memory *m)
 {
     auto it = allocations.upper_bound(address);
     if (it == allocations.begin())
         return false;
     --it;
-    *begin = it->first;
-    *end = it->first + it->second.size;
-    return address < *end;
+    *m = {it->first, it->first + it->second.size, it->second.by_kernel};
+    return address < m->end;
 }
 
 void *device_constant(const void *bytes, size_t n)

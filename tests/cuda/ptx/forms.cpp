@@ -447,11 +447,13 @@ const std::unordered_map<std::string, form_of> &table()
     t["vote.sync.all.pred"] = {vote<true>, "p=p4"};
     t["vote.sync.any.pred"] = {vote<false>, "p=p4"};
     t["cvta.to.global.u64"] = move<u64>(); /* one address for both */
+    t["cvta.shared.u64"] = of1<u64>([](u64 a) { return a | 1ull << 63; }); /* where nothing is */
 
     t["bar.sync"] = {warp_barrier, "=4"};
     t["bar.warp.sync"] = {warp_sync, "=4"};
     t["ret"] = t["exit"] = {warp_exit, "="};
-    t["griddepcontrol.launch_dependents"] = t["griddepcontrol.wait"] = {nothing, "="};
+    t["griddepcontrol.launch_dependents"] = {nothing, "="};
+    t["griddepcontrol.wait"] = {warp_wait_before, "="};
     t["membar.gl"] = t["membar.cta"] = {nothing, "="}; /* one order for all */
     t["atom.shared.add.u32"] = t["atom.global.add.u32"] = {atom_add, "4=a4"};
     t["atom.global.or.b32"] = {atom_or, "4=a4"};
@@ -460,18 +462,28 @@ const std::unordered_map<std::string, form_of> &table()
     t["cp.async.wait_group"] = {cp_async_wait, "=4"};
     t["cp.async.wait_all"] = {cp_async_wait_all, "="};
     t["fence.proxy.async"] = {fence_proxy, "="};
+    t["mbarrier.init.shared::cta.b64"] = {mbarrier_init, "=a4", INSN_BULK};
+    t["fence.mbarrier_init.release.cluster"] = {mbarrier_fence, "="};
+    t["mbarrier.arrive.shared::cta.b64"] = {mbarrier_arrive, "8=a"};
+    t["mbarrier.arrive.expect_tx.shared::cta.b64"] = {mbarrier_arrive, "8=a4"};
+    t["mbarrier.try_wait.parity.shared::cta.b64"] = {mbarrier_try_wait, "p=a4"};
+    t["cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes"] = {bulk_copy, "=aa4a"};
     t["ldmatrix.sync.aligned.m8n8.x4.shared.b16"] = {ldmatrix_x4, "4444=a"};
     t["ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16"] = {ldmatrix_x4_trans, "4444=a"};
     const std::string mma = "mma.sync.aligned.m16n8k16.row.col.f32.";
     t[mma + "f16.f16.f32"] = {mma_f16, "4444=4444444444"};
     t[mma + "bf16.bf16.f32"] = {mma_bf16, "4444=4444444444"};
     /* D is written and, unless the predicate says not, read; scales and the way of B are numbers */
-    static const std::string d(64, '4'), wgmma_operands = d + "=" +
-                                                          "4444"
-                                                          "8p444";
-    const std::string wgmma = "wgmma.mma_async.sync.aligned.m64n128k16.f32.";
-    t[wgmma + "f16.f16"] = {wgmma_f16, wgmma_operands.c_str(), INSN_WGMMA};
-    t[wgmma + "bf16.bf16"] = {wgmma_bf16, wgmma_operands.c_str(), INSN_WGMMA};
+    static const struct {
+        const char *shape;
+        std::string operands;
+    } wgmma[] = {{"m64n64k16", std::string(32, '4') + "=44448p444"},
+                 {"m64n128k16", std::string(64, '4') + "=44448p444"}};
+    for (const auto &s : wgmma) {
+        const std::string op = std::string("wgmma.mma_async.sync.aligned.") + s.shape + ".f32.";
+        t[op + "f16.f16"] = {wgmma_f16, s.operands.c_str(), INSN_WGMMA};
+        t[op + "bf16.bf16"] = {wgmma_bf16, s.operands.c_str(), INSN_WGMMA};
+    }
     t["wgmma.fence.sync.aligned"] = {wgmma_fence, "="};
     t["wgmma.commit_group.sync.aligned"] = {wgmma_commit, "="};
     t["wgmma.wait_group.sync.aligned"] = {wgmma_wait, "=4"};

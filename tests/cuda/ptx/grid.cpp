@@ -1,7 +1,8 @@
 /* A launch: its limits, and its blocks, one after another. The warps of a block run in turn, each
- * till it comes to a barrier or its end. */
+ * till it comes to a barrier, a phase of an mbarrier that is not over, or its end. */
 #include "ptx.h"
 
+#include <algorithm>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -65,6 +66,8 @@ static bool released(block &b)
         if (come < all)
             continue;
         const uint32_t id = w->barrier;
+        if (b.fn->has_bulk)
+            bulk_joins(b, id);
         for (warp *o : b.warps) {
             if (o->state == warp::AT_BARRIER && o->barrier == id)
                 o->state = warp::RUNS;
@@ -77,11 +80,13 @@ static bool released(block &b)
 
 static void run_block(block &b)
 {
-    memset(b.shared.data(), 0xff, b.shared.size()); /* NaN */
+    std::fill(b.shared.begin(), b.shared.end(), 0xff); /* NaN */
     if (b.tracks)
         b.granules.assign(b.shared.size() / GRANULE + 1, granule());
     b.barriers = 0;
     b.open = 0;
+    if (b.fn->has_bulk)
+        bulk_start(b);
     for (uint32_t n = 0; n < b.warps.size(); n++) {
         const uint32_t left = b.n_threads - n * LANES;
         b.warps[n]->in = &b;
@@ -89,9 +94,12 @@ static void run_block(block &b)
         warp_start(*b.warps[n], left < LANES ? (1u << left) - 1 : ALL_LANES);
     }
     do {
+        b.moves = false;
         for (warp *w : b.warps)
             warp_run(*w);
-    } while (released(b));
+    } while (released(b) || b.moves);
+    if (b.fn->has_bulk)
+        bulk_end(b);
     for (const warp *w : b.warps) {
         if (w->state != warp::DONE)
             fault(*w, 0, "a barrier that some threads never reach");
@@ -114,7 +122,8 @@ void launch_run(const launch &l)
     b.n_threads = l.size[0] * l.size[1] * l.size[2];
     b.shared.resize((f.shared + 15) / 16 * 16 + l.dynamic);
     b.granules.resize(b.shared.size() / GRANULE + 1);
-    b.tracks = f.has_wgmma;
+    b.tracks = f.has_wgmma || f.has_bulk;
+    b.early = l.early;
     std::vector<std::unique_ptr<warp>> warps;
     while (b.warps.size() * LANES < b.n_threads) {
         if (f.idle.empty())

@@ -7,13 +7,7 @@
 namespace
 {
 
-uint64_t range_begin, range_end; /* of the device's memory, the last one that was touched */
-
-uint64_t address_of(const warp &w, const insn &i, unsigned op, int n, int l)
-{
-    return static_cast<uint64_t>(i.plus[n]) +
-           (i.address_wide[n] == 8 ? w.at<uint64_t>(i.op[op])[l] : w.at<uint32_t>(i.op[op])[l]);
-}
+device_memory last; /* that was touched */
 
 const char *name_of(enum space s)
 {
@@ -35,6 +29,8 @@ uint8_t *shared_at(warp &w, int lane, uint64_t address, const reach &a)
     }
     if (!b.tracks)
         return b.shared.data() + offset;
+    if (w.fn->has_bulk)
+        (a.writes ? bulk_written : bulk_read)(w, lane, static_cast<uint32_t>(offset), a.bytes);
     if (!a.writes) {
         shared_settled(w, lane, static_cast<uint32_t>(offset), a.bytes);
         return b.shared.data() + offset;
@@ -62,7 +58,13 @@ uint8_t *shared_at(warp &w, int lane, uint64_t address, const reach &a)
                   lane,
                   "shared memory at %llu is written beside a cp.async to it",
                   static_cast<unsigned long long>(offset));
-        s = {granule::WRITTEN, static_cast<uint8_t>(w.n), b.barriers, w.proxy_fences, 0, 0};
+        s = {granule::WRITTEN,
+             static_cast<uint8_t>(w.n),
+             b.barriers,
+             w.proxy_fences,
+             0,
+             0,
+             w.moment};
     }
     return b.shared.data() + offset;
 }
@@ -122,7 +124,8 @@ form of_type(const std::string &type, bool loads, int n)
 
 } // namespace
 
-/* ld.SPACE[.nc|.cg][.v2|.v4].TYPE, st likewise. */
+/* ld[.SPACE][.nc|.cg][.L1::no_allocate][.L2::256B][.v2|.v4].TYPE, st likewise. Without a space it
+ * is global memory: generic addresses of shared memory lead nowhere (cvta.shared). */
 bool form_memory(const std::string &op, insn &i)
 {
     static const struct {
@@ -131,7 +134,7 @@ bool form_memory(const std::string &op, insn &i)
     } spaces[] = {{"global.", GLOBAL}, {"shared.", SHARED}, {"local.", LOCAL}, {"param.", PARAM}};
     const bool loads = op[0] == 'l';
     size_t at = 3;
-    i.run = nullptr;
+    i.space = GLOBAL;
     for (const auto &s : spaces) {
         if (op.compare(at, strlen(s.name), s.name) == 0) {
             i.space = s.space;
@@ -139,10 +142,8 @@ bool form_memory(const std::string &op, insn &i)
             break;
         }
     }
-    if (at == 3)
-        return false;
-    if (op.compare(at, 3, "nc.") == 0 || op.compare(at, 3, "cg.") == 0)
-        at += 3;
+    for (const char *way : {"nc.", "cg.", "L1::no_allocate.", "L2::256B."}) /* through caches */
+        at += op.compare(at, strlen(way), way) == 0 ? strlen(way) : 0;
     int n = 1;
     if (op.compare(at, 3, "v2.") == 0 || op.compare(at, 3, "v4.") == 0) {
         n = op[at + 1] - '0';
@@ -156,7 +157,27 @@ bool form_memory(const std::string &op, insn &i)
 
 void ranges_forget()
 {
-    range_begin = range_end = 0;
+    last = {};
+}
+
+uint64_t address_of(const warp &w, const insn &i, unsigned op, int n, int l)
+{
+    return static_cast<uint64_t>(i.plus[n]) +
+           (i.address_wide[n] == 8 ? w.at<uint64_t>(i.op[op])[l] : w.at<uint32_t>(i.op[op])[l]);
+}
+
+void global_settled(const warp &w, int lane, uint64_t x, uint64_t bytes)
+{
+    if ((x < last.begin || x + bytes > last.end) &&
+        (!device_range(x, &last) || x + bytes > last.end))
+        fault(w,
+              lane,
+              "%llu bytes of global memory at %#llx, which are in no allocation",
+              static_cast<unsigned long long>(bytes),
+              static_cast<unsigned long long>(x));
+    const uint64_t from = (x - last.begin) / 4, to = (x + bytes - last.begin + 3) / 4;
+    if (w.early >> lane & 1 && memchr(last.by_kernel + from, 1, to - from))
+        fault(w, lane, "what a kernel has written is read before griddepcontrol.wait");
 }
 
 void shared_settled(const warp &w, int lane, uint32_t offset, unsigned bytes)
@@ -194,13 +215,11 @@ void lanes_at(warp &w, const insn &i, uint32_t m, unsigned op, int n, reach a, u
                   static_cast<unsigned long long>(x));
         switch (a.space) {
         case GLOBAL:
-            if ((x < range_begin || x + a.bytes > range_end) &&
-                (!device_range(x, &range_begin, &range_end) || x + a.bytes > range_end))
-                fault(w,
-                      l,
-                      "%u bytes of global memory at %#llx, which are in no allocation",
-                      a.bytes,
-                      static_cast<unsigned long long>(x));
+            if (a.writes && w.early >> l & 1)
+                fault(w, l, "global memory is written before griddepcontrol.wait");
+            global_settled(w, l, x, a.bytes);
+            if (a.writes)
+                memset(last.by_kernel + (x - last.begin) / 4, 1, (a.bytes + 3) / 4);
             host[l] = reinterpret_cast<uint8_t *>(x);
             break;
         case SHARED:
@@ -274,8 +293,13 @@ static void wait_for(warp &w, uint32_t m, uint32_t left, bool uncommitted)
         const bool waited =
             m >> c.lane & 1 && (uncommitted || c.group + left < w.committed[c.lane]);
         if (waited)
-            b.granules[c.granule] = {
-                granule::COPIED, static_cast<uint8_t>(w.n), b.barriers, w.proxy_fences, 0, 0};
+            b.granules[c.granule] = {granule::COPIED,
+                                     static_cast<uint8_t>(w.n),
+                                     b.barriers,
+                                     w.proxy_fences,
+                                     0,
+                                     0,
+                                     w.moment};
         return waited;
     };
     w.copies.erase(std::remove_if(w.copies.begin(), w.copies.end(), over), w.copies.end());

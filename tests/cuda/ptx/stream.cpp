@@ -65,12 +65,21 @@ static cudaError_t queue(cudaStream_t s, work w)
 /* A pointer of the device's, all bytes of it. */
 static void check_range(const void *p, size_t n, const char *what)
 {
-    uint64_t begin, end;
+    device_memory m;
     const uint64_t at = reinterpret_cast<uint64_t>(p);
-    if (n && (!device_range(at, &begin, &end) || at + n > end)) {
+    if (n && (!device_range(at, &m) || at + n > m.end)) {
         fprintf(stderr, "ptx: %s %zu bytes at %p: not in one allocation\n", what, n, p);
         _exit(97);
     }
+}
+
+/* No kernel wrote these bytes last. */
+static void copied(const void *to, size_t n)
+{
+    device_memory m;
+    const uint64_t at = reinterpret_cast<uint64_t>(to);
+    if (n && device_range(at, &m))
+        memset(m.by_kernel + (at - m.begin) / 4, 0, (n + at % 4 + 3) / 4);
 }
 
 extern "C" {
@@ -100,11 +109,10 @@ cudaError_t __cudaPopCallConfiguration(dim3 *grid, dim3 *size, size_t *dynamic, 
     return cudaSuccess;
 }
 
-cudaError_t __cudaLaunchKernel(
-    cudaKernel_t kernel, dim3 grid, dim3 size, void **args, size_t dynamic, cudaStream_t stream)
+static cudaError_t launch_of(
+    function *f, dim3 grid, dim3 size, void **args, size_t dynamic, cudaStream_t stream, bool early)
 {
     const std::lock_guard<std::recursive_mutex> hold(ptx_lock);
-    function *f = reinterpret_cast<function *>(kernel);
     if (!f)
         return ptx_error(cudaErrorInvalidDeviceFunction);
     if (!f->decoded)
@@ -113,23 +121,42 @@ cudaError_t __cudaLaunchKernel(
                 {grid.x, grid.y, grid.z},
                 {size.x, size.y, size.z},
                 static_cast<uint32_t>(dynamic),
-                std::vector<uint8_t>(f->param_bytes)};
+                std::vector<uint8_t>(f->param_bytes),
+                early};
     for (size_t k = 0; k < f->param_at.size(); k++)
         memcpy(l.params.data() + f->param_at[k], args[k], f->param_size[k]);
     return queue(stream, [l] { launch_run(l); });
 }
+cudaError_t __cudaLaunchKernel(
+    cudaKernel_t kernel, dim3 grid, dim3 size, void **args, size_t dynamic, cudaStream_t stream)
+{
+    return launch_of(
+        reinterpret_cast<function *>(kernel), grid, size, args, dynamic, stream, false);
+}
 cudaError_t cudaLaunchKernel(
     const void *host, dim3 grid, dim3 size, void **args, size_t dynamic, cudaStream_t stream)
 {
-    return __cudaLaunchKernel(
-        reinterpret_cast<cudaKernel_t>(kernel_of(host)), grid, size, args, dynamic, stream);
+    const std::lock_guard<std::recursive_mutex> hold(ptx_lock);
+    return launch_of(kernel_of(host), grid, size, args, dynamic, stream, false);
 }
 
-/* Attributes say how early it may begin: here when all before it is over. */
+/* It begins when all before it is over, but is held to what one that begins early must not do. */
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t *config, const void *host, void **args)
 {
-    return cudaLaunchKernel(
-        host, config->gridDim, config->blockDim, args, config->dynamicSmemBytes, config->stream);
+    const std::lock_guard<std::recursive_mutex> hold(ptx_lock);
+    bool early = false;
+    for (unsigned k = 0; k < config->numAttrs; k++) {
+        if (config->attrs[k].id != cudaLaunchAttributeProgrammaticStreamSerialization)
+            return ptx_error(cudaErrorNotSupported);
+        early |= config->attrs[k].val.programmaticStreamSerializationAllowed != 0;
+    }
+    return launch_of(kernel_of(host),
+                     config->gridDim,
+                     config->blockDim,
+                     args,
+                     config->dynamicSmemBytes,
+                     config->stream,
+                     early);
 }
 
 /* --- copies --- */
@@ -142,7 +169,10 @@ cudaError_t cudaMemcpyAsync(
         check_range(to, n, "a copy to");
     if (kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice)
         check_range(from, n, "a copy from");
-    return queue(s, [=] { memmove(to, from, n); });
+    return queue(s, [=] {
+        memmove(to, from, n);
+        copied(to, n);
+    });
 }
 cudaError_t cudaMemcpy(void *to, const void *from, size_t n, cudaMemcpyKind kind)
 {
@@ -169,17 +199,21 @@ cudaError_t cudaMemcpy2DAsync(void *to,
     if (kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice)
         check_range(from, (rows - 1) * from_pitch + width, "a copy from");
     return queue(s, [=] {
-        for (size_t r = 0; r < rows; r++)
-            memcpy(static_cast<char *>(to) + r * to_pitch,
-                   static_cast<const char *>(from) + r * from_pitch,
-                   width);
+        for (size_t r = 0; r < rows; r++) {
+            char *const row = static_cast<char *>(to) + r * to_pitch;
+            memcpy(row, static_cast<const char *>(from) + r * from_pitch, width);
+            copied(row, width);
+        }
     });
 }
 cudaError_t cudaMemsetAsync(void *to, int value, size_t n, cudaStream_t s)
 {
     const std::lock_guard<std::recursive_mutex> hold(ptx_lock);
     check_range(to, n, "set");
-    return queue(s, [=] { memset(to, value, n); });
+    return queue(s, [=] {
+        memset(to, value, n);
+        copied(to, n);
+    });
 }
 cudaError_t cudaMemset(void *to, int value, size_t n)
 {

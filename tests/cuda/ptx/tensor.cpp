@@ -1,4 +1,4 @@
-/* What a whole warp computes: ldmatrix, mma.m16n8k16, and wgmma.m64n128k16 of four warps.
+/* What a whole warp computes: ldmatrix, mma.m16n8k16, and wgmma.m64nNk16 of four warps.
  *
  * With g = lane / 4 and t = lane % 4, from the PTX ISA (matrix fragments of m16n8k16, register
  * fragments of wgmma):
@@ -119,12 +119,14 @@ const uint8_t *piece(warp &w, uint64_t address)
               static_cast<long long>(offset),
               b.shared.size());
     shared_settled(w, 0, static_cast<uint32_t>(offset), 128);
+    if (w.fn->has_bulk)
+        bulk_read(w, 0, static_cast<uint32_t>(offset), 128);
     for (uint64_t g = offset / GRANULE; g < (offset + 128) / GRANULE; g++) {
         granule &s = b.granules[g];
         s.reader = static_cast<uint8_t>(w.n + 1);
         s.read_after = b.barriers;
-        if (s.state == granule::NOTHING)
-            continue; /* columns that nobody reads may be of anything */
+        if (s.state == granule::NOTHING || s.state == granule::BULK)
+            continue; /* columns that nobody reads may be of anything; bulk_read looked */
         if (s.warp != w.n && s.barriers == b.barriers)
             fault(w,
                   0,
@@ -132,9 +134,7 @@ const uint8_t *piece(warp &w, uint64_t address)
                   "since",
                   static_cast<unsigned long long>(g * GRANULE),
                   s.warp);
-        const bool by_writer = b.warps[s.warp]->proxy_fences > s.fences;
-        const bool by_reader = w.proxy_fences && w.fenced_after > s.barriers;
-        if (!by_writer && !by_reader)
+        if (!proxy_fenced(w, s))
             fault(w,
                   0,
                   "wgmma reads shared memory at %llu with no fence.proxy.async since it was "
@@ -158,15 +158,16 @@ void check_registers(warp &w, const uint32_t *op, int n, const char *what)
     }
 }
 
-/* 64 of D, 4 of A, the descriptor of B, whether D is added, three numbers.
+/* Half as many of D as columns, 4 of A, the descriptor of B, whether D is added, three numbers.
  * The descriptor: bits 0-13 the address, 16-29 from one piece to the next along K, 32-45 along the
  * columns, all by 16 bytes; 62-63 how it is swizzled, here not at all. */
 template <bool bf> void wgmma(warp &w, const insn &i, uint32_t m)
 {
     if (!lanes_meet(w, m, ALL_LANES))
         return;
-    const uint64_t *desc = w.at<uint64_t>(i.op[68]);
-    const uint32_t added = *w.at<uint32_t>(i.op[69]);
+    const uint32_t *a_at = i.op + i.n_dst, *rest = a_at + 4;
+    const uint64_t *desc = w.at<uint64_t>(rest[0]);
+    const uint32_t added = *w.at<uint32_t>(rest[1]);
     for (int l = 1; l < LANES; l++) {
         if (desc[l] != desc[0])
             fault(w, l, "wgmma: its descriptor is not that of lane 0");
@@ -178,19 +179,19 @@ template <bool bf> void wgmma(warp &w, const insn &i, uint32_t m)
               static_cast<unsigned long long>(desc[0]));
     if (added != 0 && added != ALL_LANES)
         fault(w, 0, "wgmma: lanes do not agree whether to add");
-    if (*w.at<uint32_t>(i.op[70]) != 1 || *w.at<uint32_t>(i.op[71]) != 1 ||
-        *w.at<uint32_t>(i.op[72]) != 0)
+    if (*w.at<uint32_t>(rest[2]) != 1 || *w.at<uint32_t>(rest[3]) != 1 ||
+        *w.at<uint32_t>(rest[4]) != 0)
         fault(w, 0, "wgmma: signs or a transposed B, which are not understood");
-    check_registers(w, i.op + 64, 4, "A");
+    check_registers(w, a_at, 4, "A");
     if (added)
-        check_registers(w, i.op, 64, "D");
+        check_registers(w, i.op, i.n_dst, "D");
     const uint64_t start = (desc[0] & 0x3fff) << 4, along_k = (desc[0] >> 16 & 0x3fff) << 4;
     const uint64_t along_n = (desc[0] >> 32 & 0x3fff) << 4;
     double a[16][16], b[16][8];
     w.in->open += w.reads.empty();
-    take_a<bf>(w, i.op + 64, a);
-    for (int n = 0; n < 16; n++) {
-        for (int k = 0; k < 2; k++) {
+    take_a<bf>(w, a_at, a);
+    for (uint32_t n = 0; n < i.n_dst / 4u; n++) {
+        for (uint32_t k = 0; k < 2; k++) {
             const uint8_t *p = piece(w, start + along_n * n + along_k * k);
             for (int j = 0; j < 64; j++) {
                 uint16_t h;
@@ -201,9 +202,9 @@ template <bool bf> void wgmma(warp &w, const insn &i, uint32_t m)
         multiply(w, i.op + 4 * n, added ? i.op + 4 * n : nullptr, a, b);
     }
     /* what belongs to it until it is waited for */
-    for (int k = 0; k < 68; k++) {
+    for (int k = 0; k < i.n_dst + 4; k++) {
         w.n_under_way += !w.under_way[i.op[k]];
-        w.under_way[i.op[k]] = k < 64 ? 2 : w.under_way[i.op[k]] == 2 ? 2 : 1;
+        w.under_way[i.op[k]] = k < i.n_dst ? 2 : w.under_way[i.op[k]] == 2 ? 2 : 1;
     }
     w.uncommitted++;
     w.products = (w.products ^ desc[0] ^ w.pc) * 0x9e3779b97f4a7c15u;
@@ -258,9 +259,17 @@ void wgmma_wait(warp &w, const insn &i, uint32_t m)
     if (w.uncommitted)
         fault(w, 0, "wgmma.wait_group beside products that were not committed");
     w.in->open -= !w.reads.empty();
+    for (const range &r : w.reads) /* over before the lanes met here */
+        bulk_read_until(w, r, w.moment - 1);
     w.reads.clear();
     std::fill(w.under_way.begin(), w.under_way.end(), 0);
     w.n_under_way = 0;
+}
+
+bool proxy_fenced(const warp &w, const granule &s)
+{
+    return w.in->warps[s.warp]->proxy_fences > s.fences ||
+           (w.proxy_fences && w.fenced_after > s.barriers);
 }
 
 /* Of all that this thread wrote before, and read after. */

@@ -49,7 +49,7 @@ static void regroup(warp &w)
 {
     std::vector<group> &o = w.others;
     if (w.mask)
-        o.push_back({w.pc, w.mask, false});
+        o.push_back({w.pc, w.mask, GOES_ON});
     w.mask = 0;
     if (o.empty()) {
         w.state = warp::DONE;
@@ -60,15 +60,20 @@ static void regroup(warp &w)
     for (size_t k = 0; k < o.size(); k++) {
         if (n && o[n - 1].pc == o[k].pc) {
             o[n - 1].mask |= o[k].mask;
-            o[n - 1].waits = false; /* those who waited look again */
+            o[n - 1].waits = GOES_ON; /* those who waited look again */
         } else {
             o[n++] = o[k];
         }
     }
     o.resize(n);
     size_t next = 0;
-    while (next < n && o[next].waits)
-        next++;
+    bool parks = false;
+    for (; next < n && o[next].waits; next++)
+        parks |= o[next].waits == FOR_A_PHASE;
+    if (next == n && parks) { /* other warps bring phases to their ends */
+        w.state = warp::PARKED;
+        return;
+    }
     if (next == n)
         fault(w,
               __builtin_ctz(o[0].mask),
@@ -83,8 +88,11 @@ static void regroup(warp &w)
 
 bool lanes_meet(warp &w, uint32_t mask, uint32_t want)
 {
-    if (mask == want)
+    if (mask == want) {
+        if (w.fn->has_bulk && want == w.live)
+            bulk_lanes_met(w);
         return true;
+    }
     if (mask & ~want)
         fault(w, __builtin_ctz(mask & ~want), "a lane that is not among those of %08x", want);
     if (want & ~w.live)
@@ -99,7 +107,7 @@ bool lanes_meet(warp &w, uint32_t mask, uint32_t want)
               "lanes %08x are needed, but a predicate leaves out %08x",
               want,
               want & ~mask);
-    w.again = true;
+    w.again = FOR_LANES;
     return false;
 }
 
@@ -107,7 +115,7 @@ void warp_branch(warp &w, const insn &i, uint32_t mask)
 {
     const uint32_t rest = w.mask & ~mask, to = static_cast<uint32_t>(i.plus[0]);
     if (rest) {
-        w.others.push_back({w.pc, rest, false});
+        w.others.push_back({w.pc, rest, GOES_ON});
         w.mask = mask;
         w.stop = std::min(w.stop, w.pc);
     }
@@ -122,10 +130,12 @@ void warp_exit(warp &w, const insn &, uint32_t mask)
     }
     if (!w.reads.empty())
         fault(w, 0, "the warp ends before its wgmma is waited for");
+    if (mask & w.early)
+        fault(w, __builtin_ctz(mask & w.early), "the thread ends before griddepcontrol.wait");
     w.live &= ~mask;
     w.mask &= ~mask;
     for (group &g : w.others) /* who waited for these looks again */
-        g.waits = false;
+        g.waits = GOES_ON;
     if (!w.mask)
         regroup(w);
 }
@@ -145,7 +155,13 @@ void warp_sync(warp &w, const insn &i, uint32_t mask)
 {
     const uint32_t *want = w.at<uint32_t>(i.op[0]);
     const int first = __builtin_ctz(mask);
-    (void)lanes_meet(w, mask, want[first] & w.live);
+    if (lanes_meet(w, mask, want[first] & w.live) && w.fn->has_bulk && mask == w.live)
+        bulk_lanes_join(w);
+}
+
+void warp_wait_before(warp &w, const insn &, uint32_t mask)
+{
+    w.early &= ~mask;
 }
 
 /* --- running --- */
@@ -164,10 +180,14 @@ void warp_start(warp &w, uint32_t live)
     w.mask = w.live = live;
     w.stop = UINT32_MAX;
     w.state = warp::RUNS;
-    w.again = false;
+    w.again = GOES_ON;
+    w.early = w.in->early ? live : 0;
     memset(w.committed, 0, sizeof w.committed);
     w.fences = w.proxy_fences = w.fenced_after = w.n_under_way = w.uncommitted = 0;
     w.products = 0;
+    w.moment = 1;
+    if (f.has_bulk)
+        w.known.assign(size_t(LANES) * w.in->n_known, 0);
     if (f.has_wgmma) {
         w.written.assign(f.units, 0);
         w.under_way.assign(f.units, 0);
@@ -226,6 +246,12 @@ void warp_run(warp &w)
     const insn *code = w.fn->code.data();
     uint32_t *defined = w.defined.get();
     const bool products = w.fn->has_wgmma;
+    if (w.state == warp::PARKED) { /* who waits for phases looks again */
+        w.state = warp::RUNS;
+        for (group &g : w.others)
+            g.waits = g.waits == FOR_A_PHASE ? GOES_ON : g.waits;
+        regroup(w);
+    }
     while (w.state == warp::RUNS) {
         const insn &i = code[w.pc];
         uint32_t m = w.mask, spread = ALL_LANES;
@@ -247,8 +273,8 @@ void warp_run(warp &w)
                 watch_products(w, i);
             i.run(w, i, m);
             if (w.again) { /* it comes back when others have come */
-                w.again = false;
-                w.others.push_back({w.pc - 1, w.mask, true});
+                w.others.push_back({w.pc - 1, w.mask, w.again});
+                w.again = GOES_ON;
                 w.mask = 0;
                 regroup(w);
                 continue;
