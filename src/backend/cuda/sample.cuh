@@ -286,8 +286,8 @@ select_key(F f, uint32_t n, int digits, mass goal, mass *above, mass *own, block
         __syncthreads();
         const uint32_t copy = threadIdx.x / WARP % COPIES;
         for (uint32_t i = threadIdx.x; i < n; i += THREADS) {
-            uint32_t key;
-            mass m;
+            uint32_t key = 0; /* nvcc's code looks at them before it knows whether f has set them */
+            mass m = 0;
             if (!f(i, &key, &m) || (key & known) != prefix || !m)
                 continue;
             const uint32_t b = key >> shift & (BUCKETS - 1);
@@ -415,8 +415,8 @@ template <class F> static __device__ mass total_of(F f, uint32_t n, block_shared
 {
     mass sum = 0;
     for (uint32_t i = threadIdx.x; i < n; i += THREADS) {
-        uint32_t key;
-        mass m;
+        uint32_t key = 0; /* as above */
+        mass m = 0;
         sum += f(i, &key, &m) ? m : 0;
     }
     return block_total(sum, s);
