@@ -166,7 +166,7 @@ void mbarrier_arrive(warp &w, const insn &i, uint32_t m)
     }
 }
 
-/* Of no lane that it answers for the phase is over: then the lanes wait here. */
+/* Lanes wait here until the phase is over for one of them; the others try again. */
 void mbarrier_try_wait(warp &w, const insn &i, uint32_t m)
 {
     const uint32_t *parity = w.at<uint32_t>(i.op[2]);
