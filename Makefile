@@ -69,7 +69,7 @@ install: all         ## install program, built-in model and library (PREFIX=/usr
 	@cmake --install build --prefix $(or $(PREFIX),/usr/local)
 
 clean:               ## remove all build folders
-	@rm -rf build build-debug build-asan build-tsan build-ptx-80 build-ptx-90a
+	@rm -rf build build-debug build-asan build-tsan build-ptx-80 build-ptx-90a build-nvcc
 
 help:
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/' | expand -t 12
