@@ -180,6 +180,7 @@ static void bench_linear_rows(struct bench *b,
     a.by32.b = mem_aligned((size_t)MAX_ROWS * (k / 32) * sizeof *a.by32.b);
     a.by32.halves = mem_aligned((size_t)MAX_ROWS * (k / 32) * sizeof *a.by32.halves);
     a.by32.scale = mem_aligned((size_t)MAX_ROWS * (k / 32) * ACT_PLANES * sizeof *a.by32.scale);
+    a.by32.sums = mem_aligned(act_q_rows(MAX_ROWS) * act_sums_stride(k) * sizeof *a.by32.sums);
     a.by32.words = mem_aligned(act_q_bytes(k, MAX_ROWS) * sizeof *a.by32.words);
     a.by128 = a.by32; /* one of them is packed */
     a.bf16 = mem_aligned((size_t)MAX_ROWS * k * sizeof *a.bf16);
@@ -232,6 +233,7 @@ static void bench_linear_rows(struct bench *b,
     free(a.by32.b);
     free(a.by32.halves);
     free(a.by32.scale);
+    free(a.by32.sums);
     free(a.by32.words);
     free(a.bf16);
     free(a.two);
@@ -487,7 +489,7 @@ static void bench_rows(struct bench *b)
         .by32 = {mem_aligned(act_q_bytes(n, ACT_TILE)),
                  mem_aligned((size_t)n / 32 * ACT_TILE * sizeof *r.act.by32.b),
                  mem_aligned((size_t)n / 32 * ACT_TILE * sizeof *r.act.by32.halves),
-                 {mem_aligned((size_t)n / 32 * ACT_TILE * ACT_PLANES * sizeof(float))}}};
+                 mem_aligned((size_t)n / 32 * ACT_TILE * ACT_PLANES * sizeof(float))}};
     for (uint32_t i = 0; i < n; i++) {
         r.x[i] = rnd_float() * 4;
         r.y[i] = rnd_float();

@@ -392,7 +392,7 @@ static void run_cpu(const struct linear_case *c, float *out)
         .by32 = {mem_aligned(act_q_bytes(c->k, padded)),
                  mem_aligned((size_t)padded * (c->k / 32 + 1) * sizeof(struct act_block)),
                  mem_aligned((size_t)padded * (c->k / 32 + 1) * sizeof(struct act_halves)),
-                 {mem_aligned((size_t)padded * (c->k / 32 + 1) * ACT_PLANES * sizeof(float))}}};
+                 mem_aligned((size_t)padded * (c->k / 32 + 1) * ACT_PLANES * sizeof(float))}};
     a.by128 = a.by32; /* one of them is packed */
     const unsigned kinds = cpu_act_kinds(kernels, format, c->rows);
     for (uint32_t r = 0; r < c->rows; r++)
@@ -416,7 +416,7 @@ static void run_cpu(const struct linear_case *c, float *out)
     free(a.bf16);
     free(a.by32.b);
     free(a.by32.halves);
-    free(a.by32.s);
+    free(a.by32.scale);
 }
 
 static void errors_are_below_the_cpus(void **s)

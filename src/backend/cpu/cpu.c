@@ -40,7 +40,7 @@ static size_t round_up(size_t n, size_t unit)
 static struct act carve_act(struct cpu_backend *b, struct carver *c, size_t rows, bool expert)
 {
     uint32_t k = 0;
-    size_t q_row = 0, two_row = 0, high_row = 0; /* bytes of a row of all heads */
+    size_t q_row = 0, two_row = 0, high_row = 0, sums_row = 0; /* bytes of a row of all heads */
     unsigned kinds = 0;
     for (uint32_t i = 0; i < b->n_matrices; i++) {
         const struct matrix *x = &b->matrices[i];
@@ -54,6 +54,8 @@ static struct act carve_act(struct cpu_backend *b, struct carver *c, size_t rows
         two_row = two > two_row ? two : two_row;
         const size_t high = (x->head + 1) * act_high_stride(x->n_in) * sizeof *b->act.hi;
         high_row = high > high_row ? high : high_row;
+        const size_t sums = (x->head + 1) * act_sums_stride(x->n_in) * sizeof *b->act.by128.sums;
+        sums_row = sums > sums_row ? sums : sums_row;
         kinds |= cpu_act_kinds(b->kernels, x->format, LINEAR_MAX_ROWS);
     }
     rows = round_up(rows, ACT_TILE);
@@ -75,8 +77,10 @@ static struct act carve_act(struct cpu_backend *b, struct carver *c, size_t rows
     const size_t halves_row = (size_t)(k / 32) * sizeof(struct act_halves);
     a.by32.halves = carve(c, rows, kinds & ACT_INT8 ? halves_row : 0);
     a.by128.halves = carve(c, rows, kinds & ACT_INT8_128 ? halves_row : 0);
-    a.by128.s =
-        carve(c, rows, kinds & ACT_INT8_128 ? (size_t)(k / SUPER_K) * sizeof *a.by128.s : 0);
+    a.by128.scale =
+        carve(c, rows, kinds & ACT_INT8_128 ? (size_t)(k / SUPER_K) * sizeof *a.by128.scale : 0);
+    const bool close = kinds & ACT_INT8_128 && kinds & ACT_CLOSE;
+    a.by128.sums = carve(c, q_rows, close ? sums_row : 0);
     return a;
 }
 
@@ -96,7 +100,8 @@ struct act cpu_act_of_head(const struct cpu_backend *b, struct act a, uint32_t h
     a.by128.b += before * (a.k / 32);
     a.by32.halves += before * (a.k / 32);
     a.by128.halves += before * (a.k / 32);
-    a.by128.s += before * (a.k / SUPER_K);
+    a.by128.scale += before * (a.k / SUPER_K);
+    a.by128.sums += head * act_q_rows(b->act_rows) * act_sums_stride(a.k);
     return a;
 }
 

@@ -91,12 +91,6 @@ enum {
     PAIRS_MOST = 120
 };
 
-/* The same once more, close together: of 128, with sums of each 32; of 32, where lines that hold
- * what is not read would push activations out of the nearest cache. */
-struct act_super {
-    float d, dsum[4], unused[3];
-};
-
 enum { ACT_D, ACT_DSUM, ACT_PLANES };
 
 /* Of all but q, pack writes what cpu_act_kinds says. */
@@ -104,10 +98,11 @@ struct act_int8 {
     int8_t *q;
     struct act_block *b;
     struct act_halves *halves; /* beside b, in the same order */
-    union {
-        struct act_super *s; /* [row][k/128], by128 */
-        float *scale;        /* [row/L][ACT_PLANES][k/32][L], by32 */
-    };
+    /* Once more, close together, where lines that hold what is not read would push activations out
+     * of the nearest cache (ACT_CLOSE): of 32 [row/L][ACT_PLANES][k/32][L], of 128 d [row][k/128].
+     */
+    float *scale;
+    uint16_t *sums; /* beside that, by128: linear_amx_mins_impl.h */
     int16_t *words; /* q once more, as wide apart; where no kernel reads it there is no room */
 };
 
@@ -144,6 +139,12 @@ static inline size_t act_two_stride(uint32_t k)
 static inline size_t act_two_bytes(uint32_t k, size_t rows)
 {
     return act_q_rows(rows) * act_two_stride(k) * sizeof(uint16_t);
+}
+
+/* Likewise of sums, a line for each 256 of K. */
+static inline size_t act_sums_stride(uint32_t k)
+{
+    return (((size_t)k + 255) / 256 | 1) * 32;
 }
 
 /* Likewise of hi. */

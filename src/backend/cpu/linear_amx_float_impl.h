@@ -28,15 +28,11 @@
  *
  * Many rows are too long to pass by as a whole: so a group is several panels then, and what a part
  * of K takes of all rows stays in the second cache meanwhile. */
-#define AMX_FLOAT __attribute__((target("amx-tile,amx-bf16,avx512bf16")))
-#define AMX_FLOAT_INLINE AMX_FLOAT INLINE
-
 enum {
     AMX_FLOAT_MANY = 64,   /* rows up to which all of K of them stays in the second cache */
     AMX_FLOAT_STEPS = 16,  /* 32 of K of panels that are split at a time, of all panels together */
     AMX_FLOAT_K = 256,     /* of a part, where there are more rows than meet it at once */
     AMX_FLOAT_SOON = 3072, /* bytes ahead in a panel, where not */
-    AMX_TILE_BYTES = 1024, /* of an A, B or C */
     TWO = 2 * 32,          /* values of hi and lo of 32 of K */
 };
 
@@ -52,7 +48,7 @@ _Static_assert(sizeof(struct amx_float_part) <= LINEAR_SCRATCH_BYTES, "a job's s
 
 /* hi and lo of a row; those of one beyond the bf16 leave the rest to lo, so that all stay finite.
  */
-AMX_FLOAT static void pack_two(const float *x, uint32_t k, uint16_t *to)
+AMX static void pack_two(const float *x, uint32_t k, uint16_t *to)
 {
     const vf most = vf_set1(0x1.fep127f), least = vf_set1(-0x1.fep127f);
     for (uint32_t i = 0; i < k; i += 16) {
@@ -69,22 +65,6 @@ AMX_FLOAT static void pack_two(const float *x, uint32_t k, uint16_t *to)
             _mm256_storeu_si256((__m256i *)(at + 48), _mm256_setzero_si256());
         }
     }
-}
-
-/* The upper 16 bits of a float: what a bf16 has of it, such as u of an f16. */
-INLINE vf amx_upper(vf w)
-{
-    const __m512i upper = _mm512_set1_epi32((int)0xffff0000);
-    return _mm512_castsi512_ps(_mm512_and_si512(_mm512_castps_si512(w), upper));
-}
-
-/* The upper halves of two, as pairs. */
-INLINE vb amx_pairs(vf first, vf second)
-{
-    return _mm512_ternarylogic_epi32(_mm512_srli_epi32(_mm512_castps_si512(first), 16),
-                                     _mm512_castps_si512(second),
-                                     _mm512_set1_epi32((int)0xffff0000),
-                                     0xf8);
 }
 
 /* Eight of K of a panel of F16 to u and v: to, and a B further. */
@@ -104,15 +84,6 @@ INLINE void amx_split(const uint8_t *w, uint8_t *to)
  */
 
 enum { AMX_PRODUCTS = 3, AMX_ALONE_PANELS = 4 };
-
-/* The first or the second of a pair of bf16, in all lanes. */
-INLINE vf amx_of_pair(const uint16_t *pair, const bool second)
-{
-    const vi both = _mm512_set1_epi32(load_i32(pair));
-    const vi upper = _mm512_set1_epi32((int)0xffff0000);
-    return _mm512_castsi512_ps(second ? _mm512_and_si512(both, upper)
-                                      : _mm512_slli_epi32(both, 16));
-}
 
 /* One of a pair of K, `at`, of P panels; pair: the activations', hi. */
 INLINE void amx_alone_products(vf (*s)[AMX_ALONE_PANELS],
@@ -280,9 +251,9 @@ INLINE void amx_float_ask_later(const struct amx_float *f, uint32_t s, const int
 
 /* 32 rows, 2 panels; split: of F16, where no rows before did, a step ahead, so that the core has
  * work while the unit has. 0..3: C; 4, 5: A; 6, 7: B. */
-AMX_FLOAT_INLINE void amx_float_square(const struct amx_float *f,
-                                       const enum amx_float_kind kind,
-                                       const bool split)
+AMX_INLINE void amx_float_square(const struct amx_float *f,
+                                 const enum amx_float_kind kind,
+                                 const bool split)
 {
     const uint16_t *a = f->a;
     const int stride = (int)(f->a_stride * sizeof *a);
@@ -366,10 +337,10 @@ AMX_FLOAT_INLINE void amx_float_square(const struct amx_float *f,
     }
 
 /* 16 rows, P panels: 4, 2 or 1. */
-AMX_FLOAT_INLINE void amx_float_flat(const struct amx_float *f,
-                                     const enum amx_float_kind kind,
-                                     const bool split,
-                                     const int P)
+AMX_INLINE void amx_float_flat(const struct amx_float *f,
+                               const enum amx_float_kind kind,
+                               const bool split,
+                               const int P)
 {
     const uint16_t *a = f->a;
     const int stride = (int)(f->a_stride * sizeof *a);
@@ -417,11 +388,11 @@ AMX_FLOAT_INLINE void amx_float_flat(const struct amx_float *f,
 #undef AMX_A_AT
 
 /* Up to 32 rows, at most 16 of 4 panels or of one. */
-AMX_FLOAT_INLINE void amx_float_block(const struct amx_float *f,
-                                      uint32_t n_rows,
-                                      const enum amx_float_kind kind,
-                                      const bool split,
-                                      const int P)
+AMX_INLINE void amx_float_block(const struct amx_float *f,
+                                uint32_t n_rows,
+                                const enum amx_float_kind kind,
+                                const bool split,
+                                const int P)
 {
     AMX_STAY; /* compilers do not see what tiles are loaded from */
     for (uint32_t i = 0; split && i < 4 * (uint32_t)P; i++)
@@ -442,7 +413,7 @@ struct amx_float_walk {
 };
 
 /* Behind the last part of K, of P panels: the sums of n_rows from the job's row `done` on. */
-AMX_FLOAT_INLINE void amx_float_put(
+AMX_INLINE void amx_float_put(
     const struct amx_float_walk *at, uint32_t done, uint32_t n_rows, const float *sums, const int P)
 {
     const struct linear_job *j = at->j;
@@ -458,9 +429,9 @@ AMX_FLOAT_INLINE void amx_float_put(
 }
 
 /* A part of K of P panels meets all rows. */
-AMX_FLOAT_INLINE void amx_float_rows(const struct amx_float_walk *at,
-                                     const enum amx_float_kind kind,
-                                     const int P)
+AMX_INLINE void amx_float_rows(const struct amx_float_walk *at,
+                               const enum amx_float_kind kind,
+                               const int P)
 {
     const struct linear_job *j = at->j;
     struct amx_float_part *part = (struct amx_float_part *)j->scratch;
@@ -509,15 +480,15 @@ AMX_FLOAT_INLINE void amx_float_rows(const struct amx_float_walk *at,
 
 /* The panels of a group from at->first_panel on, a part of K after the other. */
 #define DEFINE_AMX_FLOAT(name, kind)                                                               \
-    AMX_FLOAT static void amx_float_##name##_1(const struct amx_float_walk *at)                    \
+    AMX static void amx_float_##name##_1(const struct amx_float_walk *at)                          \
     {                                                                                              \
         amx_float_rows(at, kind, 1);                                                               \
     }                                                                                              \
-    AMX_FLOAT static void amx_float_##name##_2(const struct amx_float_walk *at)                    \
+    AMX static void amx_float_##name##_2(const struct amx_float_walk *at)                          \
     {                                                                                              \
         amx_float_rows(at, kind, 2);                                                               \
     }                                                                                              \
-    AMX_FLOAT static void amx_float_##name##_4(const struct amx_float_walk *at)                    \
+    AMX static void amx_float_##name##_4(const struct amx_float_walk *at)                          \
     {                                                                                              \
         amx_float_rows(at, kind, 4);                                                               \
     }                                                                                              \
@@ -536,8 +507,8 @@ AMX_FLOAT_INLINE void amx_float_rows(const struct amx_float_walk *at,
         amx_flushing(j, j->n_rows == 1 ? amx_alone_##name : amx_float_##name);                     \
     }
 
-AMX_FLOAT static void amx_float_run(const struct linear_job *j,
-                                    void (*const meet[])(const struct amx_float_walk *at))
+AMX static void amx_float_run(const struct linear_job *j,
+                              void (*const meet[])(const struct amx_float_walk *at))
 {
     const uint32_t all = j->act->k, at_once = j->n_rows <= AMX_ROWS ? 4 : 2;
     const uint32_t group = j->n_rows <= AMX_FLOAT_MANY ? at_once : LINEAR_MAX_SUMS;
@@ -570,39 +541,5 @@ AMX_FLOAT static void amx_float_run(const struct linear_job *j,
     _tile_release();
 }
 
-/* Vectors flush what is too small to 0, as the unit does. */
-static void amx_flushing(const struct linear_job *j, void (*run)(const struct linear_job *j))
-{
-    enum { FLUSH = 0x8040 }; /* results, operands */
-    const unsigned before = _mm_getcsr();
-    _mm_setcsr(before | FLUSH);
-    run(j);
-    _mm_setcsr(before);
-}
-
 DEFINE_AMX_FLOAT(bf16, AMX_BF16)
 DEFINE_AMX_FLOAT(f16, AMX_F16)
-
-/* As amx_peak, of what takes 32 of K. */
-AMX_FLOAT static double amx_peak_bf16(uint64_t n)
-{
-    _Alignas(64) uint16_t halves[512];
-    for (uint32_t i = 0; i < 512; i++)
-        halves[i] = 0x3f00; /* 0.5 */
-    AMX_STAY;
-    _tile_loadconfig(&amx_config_64);
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
-    _tile_loadd(4, halves, 64);
-    _tile_loadd(5, halves, 64);
-    for (uint64_t r = 0; r < n / 8; r++) {
-        _tile_dpbf16ps(0, 4, 5);
-        _tile_dpbf16ps(1, 4, 5);
-        _tile_dpbf16ps(2, 4, 5);
-        _tile_dpbf16ps(3, 4, 5);
-    }
-    _tile_release();
-    return (double)(n / 8) * 4 * 16 * 16 * 32 * 2;
-}

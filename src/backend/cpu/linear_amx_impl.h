@@ -19,33 +19,29 @@
  *             widen: panel -> [K/64] { low [16][16][4], high [16][16][4] }, floats of the scales
  *             for each 32 rows
  *                 for each 128 of K and either panel: 8 products, 4 C to memory, 32 x 16 sums
+ *                     and of each second 128: what 256 of K take off (linear_amx_mins_impl.h)
  *         put the sums of all rows
  *
  * Of 16 columns, 32 rows and 128 of K, from the nearest cache: 137 cycles multiply and 50 store C;
- * meeting the sums, 9 operations a vector, takes 175. One after the other these are 375 cycles,
- * taking turns every four rows 290, where vpdpbusd and its float operations take 768 at best.
+ * to meet the sums takes 5 operations a vector. One after the other these are half as much again as
+ * taking turns every four rows, where vpdpbusd and its float operations take 768 cycles at best.
+ * What rows need next is in the second cache, and asking for it from there took an eighth longer.
  * Up to 32 rows of Q4_K, Q5_K and Q6_K: linear_amx_few_impl.h. Formats with a scale for 32 of K:
  * linear_amx_group_impl.h.
  *
  * Rows are read 16 at a time: up to 15 of what lies behind the last, for nothing. */
-#include <immintrin.h>
-
-#define AMX __attribute__((target("amx-tile,amx-int8")))
-#define AMX_INLINE AMX INLINE
-
 enum {
-    AMX_ROWS = 16,
-    AMX_C = AMX_ROWS * PANEL_COLS, /* values of a C */
-    AMX_B_BYTES = 16 * 64,         /* 64 of K */
-    AMX_K = 256,                   /* that is widened at a time */
-    AMX_MIN_ROWS = 17,             /* fewer are not worth the widening */
-    AMX_GROUP_MIN_ROWS = 12,       /* likewise, in linear_amx_group_impl.h */
-    AMX_FLOATS = PANEL_COLS * 12,  /* of 128 of K: d, then one or two minima a group */
+    AMX_K = 256,                  /* that is widened at a time */
+    AMX_MIN_ROWS = 17,            /* fewer are not worth the widening */
+    AMX_GROUP_MIN_ROWS = 12,      /* likewise, in linear_amx_group_impl.h */
+    AMX_FLOATS = PANEL_COLS * 12, /* of 128 of K: d, then dmin, or two minima a group */
 };
 
 /* In a job's scratch: a part of K of up to two panels, which share what is read of the rows. */
 struct amx_panel {
-    uint8_t b[AMX_K / 64][2][AMX_B_BYTES]; /* low, high */
+    uint8_t b[AMX_K / 64][2][AMX_TILE_BYTES]; /* low, high */
+    uint8_t mins[AMX_TILE_BYTES];             /* B of what is to take off, */
+    float take_off[2 * AMX_ROWS][PANEL_COLS]; /* and its C (linear_amx_mins_impl.h) */
     float scales[AMX_K / SUPER_K][AMX_FLOATS];
     float sums[LINEAR_MAX_ROWS][PANEL_COLS];
 };
@@ -55,20 +51,6 @@ struct amx_part {
     int32_t c[4][AMX_C];
 };
 _Static_assert(sizeof(struct amx_part) <= LINEAR_SCRATCH_BYTES, "a job's scratch holds it");
-
-/* What a tile register is: ldtilecfg's operand. */
-struct amx_config {
-    uint8_t palette, start_row, reserved[14];
-    uint16_t row_bytes[16];
-    uint8_t rows[16];
-};
-
-/* 0..3: C; 4, 5: A of 16 rows each; 6, 7: B. */
-static const struct amx_config amx_config_64 = {
-    .palette = 1,
-    .row_bytes = {64, 64, 64, 64, 64, 64, 64, 64},
-    .rows = {16, 16, 16, 16, 16, 16, 16, 16},
-};
 
 /* How the weights of a super kind become B. */
 INLINE int amx_parts(const enum wide_kind kind)
@@ -101,13 +83,14 @@ INLINE __m512i amx_twice(__m512i scale)
                            _mm512_slli_epi32(scale, 16));
 }
 
-/* Of 32 of K, the g-th of b; floats: of its 128 of K. */
-INLINE void amx_store_group(uint8_t (*b)[2][AMX_B_BYTES],
+/* Of 32 of K, the g-th of b and of mins, where those are apart; floats: of its 128 of K. */
+INLINE void amx_store_group(uint8_t (*b)[2][AMX_TILE_BYTES],
                             float *floats,
                             uint32_t g,
                             const vb *q,
                             const struct super_scales *scales,
-                            vf d,
+                            struct head head,
+                            uint8_t *mins,
                             const enum wide_kind kind)
 {
     uint8_t *low = b[g / 2][0] + g % 2 * 512, *high = b[g / 2][1] + g % 2 * 512;
@@ -128,9 +111,11 @@ INLINE void amx_store_group(uint8_t (*b)[2][AMX_B_BYTES],
             amx_store_products(low + i * 64, high + i * 64, q[i], i < 4 ? first : second, offset);
         }
     }
-    vf_store(floats, d);
-    if (amx_by_bits(kind))
-        vf_store(floats + (1 + g % 4) * PANEL_COLS, scales->min);
+    vf_store(floats, head.d);
+    if (amx_by_bits(kind)) {
+        vf_store(floats + PANEL_COLS, head.dmin);
+        amx_mins_store(mins, g, scales->other_min);
+    }
     if (kind == SUPER_MIN_HALVES) {
         vf_store(floats + (1 + g % 4 * 2) * PANEL_COLS, scales->min);
         vf_store(floats + (2 + g % 4 * 2) * PANEL_COLS, scales->other_min);
@@ -142,21 +127,23 @@ struct amx_products {
     const int32_t (*c)[AMX_C];
     const float *scales;
     float (*sums)[PANEL_COLS];
-    const struct act_super *s;       /* of the first row; */
-    size_t s_stride;                 /* to the next one's */
-    const struct act_halves *halves; /* [k/32][ACT_TILE] of the first four rows; */
-    size_t halves_stride;            /* to the next four's */
-    uint32_t n;                      /* rows */
+    const float (*take_off)[PANEL_COLS]; /* of 256 of K, whose second 128 these are; or NULL */
+    const float *s;                      /* d of the first row; */
+    size_t s_stride;                     /* to the next one's */
+    const struct act_halves *halves;     /* [k/32][ACT_TILE] of the first four rows; */
+    size_t halves_stride;                /* to the next four's */
+    uint32_t n;                          /* rows */
 };
 
-/* Rows first .. first + n - 1 of that; mins: from scales. */
+/* Rows first .. first + n - 1 of that; mins: from scales; off: whether there is take_off. */
 AMX_INLINE void amx_sums(const struct amx_products *p,
                          const uint32_t first,
                          uint32_t n,
                          const vf *mins,
+                         const bool off,
                          const enum wide_kind kind)
 {
-    const struct act_super *s = p->s + first * p->s_stride;
+    const float *s = p->s + first * p->s_stride;
     const int32_t *low = p->c[first / AMX_ROWS * 2] + first % AMX_ROWS * PANEL_COLS;
     const int32_t *high = low + AMX_C;
     const vf d = vf_load(p->scales);
@@ -164,9 +151,7 @@ AMX_INLINE void amx_sums(const struct amx_products *p,
     {
         float *sum = p->sums[first + m];
         vf acc = vf_load(sum);
-        if (kind == SUPER_MIN || kind == SUPER_MIN_31) {
-            UNROLL for (int g = 0; g < 4; g++) acc = vf_fnma(mins[g], vf_set1(s->dsum[g]), acc);
-        } else if (kind == SUPER_MIN_HALVES) {
+        if (kind == SUPER_MIN_HALVES) {
             const uint32_t row = first + m;
             const struct act_halves *h =
                 p->halves + row / ACT_TILE * p->halves_stride + row % ACT_TILE;
@@ -176,14 +161,30 @@ AMX_INLINE void amx_sums(const struct amx_products *p,
         vi t = vi_load(low + m * PANEL_COLS);
         if (amx_parts(kind) == 2)
             t = vi_plus(vi_shift(vi_load(high + m * PANEL_COLS), amx_by_bits(kind) ? 3 : 8), t);
-        vf_store(sum, vf_fma(vf_from_i(t), vf_mul(d, vf_set1(s->d)), acc));
+        acc = vf_fma(vf_from_i(t), vf_mul(d, vf_set1(*s)), acc);
+        if (off)
+            acc = vf_fma(vf_load(p->take_off[first + m]), mins[0], acc);
+        vf_store(sum, acc);
     }
 }
 
 AMX_INLINE void amx_load_mins(const struct amx_products *p, vf *mins, const enum wide_kind kind)
 {
-    const int n = kind == SUPER_MIN_HALVES ? 8 : kind == SUPER_MIN || kind == SUPER_MIN_31 ? 4 : 0;
+    const int n = kind == SUPER_MIN_HALVES ? 8 : amx_by_bits(kind) ? 1 : 0;
     UNROLL for (int i = 0; i < n; i++) mins[i] = vf_load(p->scales + (1 + i) * PANEL_COLS);
+}
+
+/* The same, whether there is something to take off or not. */
+AMX_INLINE void amx_sums_any(const struct amx_products *p,
+                             const uint32_t first,
+                             uint32_t n,
+                             const vf *mins,
+                             const enum wide_kind kind)
+{
+    if (amx_by_bits(kind) && p->take_off)
+        amx_sums(p, first, n, mins, true, kind);
+    else
+        amx_sums(p, first, n, mins, false, kind);
 }
 
 AMX_INLINE void amx_all_sums(const struct amx_products *p, const enum wide_kind kind)
@@ -192,9 +193,9 @@ AMX_INLINE void amx_all_sums(const struct amx_products *p, const enum wide_kind 
         return;
     vf mins[8];
     amx_load_mins(p, mins, kind);
-    amx_sums(p, 0, p->n < AMX_ROWS ? p->n : AMX_ROWS, mins, kind);
+    amx_sums_any(p, 0, p->n < AMX_ROWS ? p->n : AMX_ROWS, mins, kind);
     if (p->n > AMX_ROWS)
-        amx_sums(p, AMX_ROWS, p->n - AMX_ROWS, mins, kind);
+        amx_sums_any(p, AMX_ROWS, p->n - AMX_ROWS, mins, kind);
 }
 
 /* C += A B, B the high part. */
@@ -206,32 +207,54 @@ AMX_INLINE void amx_all_sums(const struct amx_products *p, const enum wide_kind 
             _tile_dpbssd(c, a, b);                                                                 \
     }
 
-/* Between two instructions of the tile unit 4 rows of the products before meet their sums, where
- * compilers must leave them: nothing else fills the time that the unit takes. */
-#define AMX_STAY __asm__ volatile("" ::: "memory")
+/* What 256 of K take off, to a tile and of more than 16 rows to tile 3, which are zero: from there
+ * it is stored once there was other work to do, and they are zero again. */
+struct amx_off {
+    const uint16_t *a; /* of the first row, or NULL: there is nothing */
+    size_t a_stride;   /* values to the next one's */
+    const uint8_t *b;
+    float (*c)[PANEL_COLS]; /* [rows] */
+};
+
+#define AMX_OFF_BEGIN(off, to, more)                                                               \
+    if ((off)->a) {                                                                                \
+        const int stride_ = (int)((off)->a_stride * sizeof *(off)->a);                             \
+        _tile_loadd(4, (off)->a, stride_);                                                         \
+        _tile_loadd(7, (off)->b, 64);                                                              \
+        _tile_dpbf16ps(to, 4, 7);                                                                  \
+        if (more) {                                                                                \
+            _tile_loadd(5, (off)->a + AMX_ROWS * (off)->a_stride, stride_);                        \
+            _tile_dpbf16ps(3, 5, 7);                                                               \
+        }                                                                                          \
+    }
+#define AMX_OFF_END(off, to, more)                                                                 \
+    if ((off)->a) {                                                                                \
+        AMX_STAY;                                                                                  \
+        _tile_stored(to, (off)->c, 64);                                                            \
+        _tile_zero(to);                                                                            \
+        if (more) {                                                                                \
+            _tile_stored(3, (off)->c + AMX_ROWS, 64);                                              \
+            _tile_zero(3);                                                                         \
+        }                                                                                          \
+        AMX_STAY;                                                                                  \
+    }
+
+/* Between two instructions of the tile unit 4 rows of the products before meet their sums: nothing
+ * else fills the time that the unit takes. */
 #define AMX_FOUR(at)                                                                               \
     AMX_STAY;                                                                                      \
-    amx_sums(before, (at), 4, mins, kind);                                                         \
-    UNROLL for (int m = (at); ask && m < (at) + 4; m++)                                            \
-    {                                                                                              \
-        __builtin_prefetch(q + (2 * AMX_ROWS + m) * stride);                                       \
-        __builtin_prefetch(q + (2 * AMX_ROWS + m) * stride + 64);                                  \
-        __builtin_prefetch(s + m * s_stride);                                                      \
-    }                                                                                              \
+    amx_sums_any(before, (at), 4, mins, kind);                                                     \
     AMX_STAY
 
 /* 32 rows and 128 of K, while those before, 32 as well, meet their sums. C is stored after that:
- * loads behind a store that waits for the unit would wait as well. ask: for the next 32 rows, and
- * for what these rows' sums will need, s; past the last row a prefetch does no harm. */
+ * loads behind a store that waits for the unit would wait as well. */
 AMX_INLINE void amx_turn(const int8_t *q,
                          size_t stride,
-                         const uint8_t (*b)[2][AMX_B_BYTES],
+                         const uint8_t (*b)[2][AMX_TILE_BYTES],
                          const struct amx_products *before,
-                         const struct act_super *s,
-                         const bool ask,
+                         const struct amx_off *off,
                          const enum wide_kind kind)
 {
-    const size_t s_stride = before->s_stride;
     const int8_t *more = q + AMX_ROWS * stride;
     vf mins[8];
     amx_load_mins(before, mins, kind);
@@ -239,6 +262,7 @@ AMX_INLINE void amx_turn(const int8_t *q,
     _tile_zero(1);
     _tile_zero(2);
     _tile_zero(3);
+    AMX_OFF_BEGIN(off, 1, true)
     _tile_loadd(4, q, (int)stride);
     _tile_loadd(6, b[0][0], 64);
     _tile_dpbsud(0, 4, 6);
@@ -246,6 +270,7 @@ AMX_INLINE void amx_turn(const int8_t *q,
     _tile_loadd(5, more, (int)stride);
     _tile_dpbsud(2, 5, 6);
     AMX_FOUR(4);
+    AMX_OFF_END(off, 1, true)
     _tile_loadd(7, b[0][1], 64);
     AMX_HIGH(kind, 1, 4, 7)
     AMX_FOUR(8);
@@ -268,7 +293,8 @@ AMX_INLINE void amx_turn(const int8_t *q,
 /* The same of 16 rows, or of 16 more, by itself. */
 AMX_INLINE void amx_dots(const int8_t *q,
                          size_t stride,
-                         const uint8_t (*b)[2][AMX_B_BYTES],
+                         const uint8_t (*b)[2][AMX_TILE_BYTES],
+                         const struct amx_off *off,
                          const bool more,
                          const enum wide_kind kind)
 {
@@ -277,6 +303,8 @@ AMX_INLINE void amx_dots(const int8_t *q,
     _tile_zero(1);
     _tile_zero(2);
     _tile_zero(3);
+    AMX_OFF_BEGIN(off, 1, more)
+    AMX_OFF_END(off, 1, more)
     UNROLL for (int i = 0; i < SUPER_K / 64; i++)
     {
         _tile_loadd(4, q + i * 64, (int)stride);
@@ -327,24 +355,27 @@ AMX_INLINE void amx_rows(const struct linear_job *j,
             const int8_t *q = acts->q + row * stride + at_k;
             for (uint32_t i = 0; i < n_panels; i++) {
                 struct amx_panel *p = &part->panels[i];
-                const uint8_t(*b)[2][AMX_B_BYTES] = p->b + at * (SUPER_K / 64);
+                const uint8_t(*b)[2][AMX_TILE_BYTES] = p->b + at * (SUPER_K / 64);
+                const bool apart = amx_by_bits(kind) && at + 1 == AMX_K / SUPER_K;
+                const struct amx_off off = {.a = apart ? amx_mins_a(j->act, row, first_k) : NULL,
+                                            .a_stride = act_sums_stride(k),
+                                            .b = p->mins,
+                                            .c = p->take_off};
                 const struct amx_products now = {
+                    .take_off = apart ? (const float(*)[PANEL_COLS])p->take_off : NULL,
                     .c = (const int32_t(*)[AMX_C])part->c,
                     .scales = p->scales[at],
                     .sums = p->sums + done,
-                    .s = acts->s + ((size_t)row * k + at_k) / SUPER_K,
+                    .s = acts->scale + ((size_t)row * k + at_k) / SUPER_K,
                     .s_stride = k / SUPER_K,
                     .halves = acts->halves + ((size_t)(row / ACT_TILE) * k + at_k) / 32 * ACT_TILE,
                     .halves_stride = (size_t)k / 32 * ACT_TILE,
                     .n = left < 2 * AMX_ROWS ? left : 2 * AMX_ROWS};
                 if (parts == 2 && now.n == 2 * AMX_ROWS && before.n == now.n) {
-                    if (i == 0)
-                        amx_turn(q, stride, b, &before, now.s, true, kind);
-                    else
-                        amx_turn(q, stride, b, &before, now.s, false, kind);
+                    amx_turn(q, stride, b, &before, &off, kind);
                 } else {
                     amx_all_sums(&before, kind);
-                    amx_dots(q, stride, b, now.n > AMX_ROWS, kind);
+                    amx_dots(q, stride, b, &off, now.n > AMX_ROWS, kind);
                 }
                 amx_store(part->c, now.n > AMX_ROWS, parts);
                 before = now;
@@ -379,7 +410,7 @@ INLINE void amx_ask(const struct linear_job *j, const uint8_t *panel, size_t aft
             const struct super_scales scales = scales_##name(head, panel, i, 0);                   \
             vb q[8];                                                                               \
             UNROLL for (int v = 0; v < 8; v++) q[v] = bytes_##name(w, i, v, 0);                    \
-            amx_store_group(to->b, to->scales[g / 4], g, q, &scales, head.d, kind);                \
+            amx_store_group(to->b, to->scales[g / 4], g, q, &scales, head, to->mins, kind);        \
         }                                                                                          \
     }                                                                                              \
     AMX static void amx_many_##name(const struct linear_job *j)                                    \
@@ -388,8 +419,10 @@ INLINE void amx_ask(const struct linear_job *j, const uint8_t *panel, size_t aft
         _tile_loadconfig(&amx_config_64);                                                          \
         for (uint32_t p = 0; p < j->n_panels; p += 2) {                                            \
             const uint32_t n = j->n_panels - p < 2 ? 1 : 2;                                        \
-            for (uint32_t i = 0; i < n; i++)                                                       \
+            for (uint32_t i = 0; i < n; i++) {                                                     \
                 memset(part->panels[i].sums, 0, j->n_rows * sizeof part->panels[i].sums[0]);       \
+                memset(part->panels[i].mins, 0, sizeof part->panels[i].mins);                      \
+            }                                                                                      \
             for (uint32_t k = 0; k < j->act->k; k += AMX_K) {                                      \
                 for (uint32_t i = 0; i < n; i++)                                                   \
                     amx_widen_##name(                                                              \
@@ -407,43 +440,33 @@ INLINE void amx_ask(const struct linear_job *j, const uint8_t *panel, size_t aft
         }                                                                                          \
         _tile_release();                                                                           \
     }                                                                                              \
-    static void amx_##name(const struct linear_job *j)                                             \
+    __attribute__((noinline)) static void amx_any_##name(const struct linear_job *j)               \
     {                                                                                              \
         if (j->n_rows <= (n_few))                                                                  \
             few(j);                                                                                \
         else                                                                                       \
             amx_many_##name(j);                                                                    \
+    }                                                                                              \
+    static void amx_##name(const struct linear_job *j)                                             \
+    {                                                                                              \
+        amx_flushing(j, amx_any_##name);                                                           \
     }
 
-DEFINE_AMX_FEW(q4_k, SUPER_MIN, PANEL_Q4_K_BYTES / 8)
-DEFINE_AMX_FEW(q6_k, SUPER_HALVES, PANEL_Q6_K_BYTES / 8)
-DEFINE_AMX_FEW(q5_k, SUPER_MIN_31, PANEL_Q5_K_BYTES / 8)
+/* Up to 4 rows of a format whose kind takes off: alone_NAME. apart: that kind, but for what it
+ * takes off. */
+#define DEFINE_AMX_ALONE(name, apart)                                                              \
+    DEFINE_SUPER_FEW(alone_##name, name, apart, AMX_MINS)                                          \
+    DEFINE_MEET(, alone_##name, false, NO_MORE_CASES)
+
+_Static_assert(AMX_APART_MIN == 5, "alone_NAME has so many rows");
+DEFINE_AMX_ALONE(q4_k, SUPER_APART)
+DEFINE_AMX_ALONE(q5_k, SUPER_APART_31)
+DEFINE_AMX_FEW(q4_k, SUPER_MIN, PANEL_Q4_K_BYTES / 8, meet_alone_q4_k)
+DEFINE_AMX_FEW(q5_k, SUPER_MIN_31, PANEL_Q5_K_BYTES / 8, meet_alone_q5_k)
+DEFINE_AMX_FEW(q6_k, SUPER_HALVES, PANEL_Q6_K_BYTES / 8, run_q6_k)
 DEFINE_AMX_SUPER(q4_k, SUPER_MIN, PANEL_Q4_K_BYTES / 8, amx_few_q4_k, AMX_FEW_MAX)
-DEFINE_AMX_SUPER(q6_k, SUPER_HALVES, PANEL_Q6_K_BYTES / 8, amx_few_q6_k, AMX_FEW_MAX)
 DEFINE_AMX_SUPER(q5_k, SUPER_MIN_31, PANEL_Q5_K_BYTES / 8, amx_few_q5_k, AMX_FEW_MAX)
+DEFINE_AMX_SUPER(q6_k, SUPER_HALVES, PANEL_Q6_K_BYTES / 8, amx_few_q6_k, AMX_FEW_MAX)
 DEFINE_AMX_SUPER(q2_k, SUPER_MIN_HALVES, PANEL_Q2_K_BYTES / 8, run_q2_k, AMX_MIN_ROWS - 1)
 DEFINE_AMX_SUPER(q3_k, SUPER_HALVES, PANEL_Q3_K_BYTES / 8 + 4, run_q3_k, AMX_MIN_ROWS - 1)
 DEFINE_AMX_SUPER(iq4_xs, SUPER_PLUS_128, PANEL_IQ4_XS_BYTES / 8 + 4, run_iq4_xs, AMX_MIN_ROWS - 1)
-
-/* Full tiles, as many independent sums as there are registers. */
-AMX static double amx_peak(uint64_t n)
-{
-    _Alignas(64) int8_t ones[1024];
-    memset(ones, 1, sizeof ones);
-    __asm__ volatile("" ::: "memory");
-    _tile_loadconfig(&amx_config_64);
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
-    _tile_loadd(4, ones, 64);
-    _tile_loadd(5, ones, 64);
-    for (uint64_t r = 0; r < n / 8; r++) { /* rounds of other kernels are that much shorter */
-        _tile_dpbssd(0, 4, 5);
-        _tile_dpbssd(1, 4, 5);
-        _tile_dpbssd(2, 4, 5);
-        _tile_dpbssd(3, 4, 5);
-    }
-    _tile_release();
-    return (double)(n / 8) * 4 * 16 * 16 * 64 * 2;
-}

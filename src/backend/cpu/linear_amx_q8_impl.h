@@ -37,7 +37,7 @@ struct amx_q8_part {
 _Static_assert(sizeof(struct amx_q8_part) <= LINEAR_SCRATCH_BYTES, "a job's scratch holds it");
 
 /* Rounded to nearest; one beyond the bf16 becomes the largest, what is infinite stays so. */
-AMX_FLOAT static void pack_high(const float *x, uint32_t k, uint16_t *to)
+AMX static void pack_high(const float *x, uint32_t k, uint16_t *to)
 {
     enum { INFINITE = 0x18 };
     const vf most = vf_set1(0x1.fep127f), least = vf_set1(-0x1.fep127f);
@@ -186,10 +186,7 @@ INLINE uint8_t *amx_q8_b(const struct amx_q8 *f, uint32_t p, uint32_t s, const i
     }
 
 /* R times 16 rows, P panels: R P is at most 4. 0..3: C; 4, 5: A; 6, 7: B. */
-AMX_FLOAT_INLINE void amx_q8_block(const struct amx_q8 *f,
-                                   const bool widen,
-                                   const int R,
-                                   const int P)
+AMX_INLINE void amx_q8_block(const struct amx_q8 *f, const bool widen, const int R, const int P)
 {
     const uint16_t *a = f->a;
     const int stride = (int)(f->a_stride * sizeof *a);
@@ -243,7 +240,7 @@ AMX_FLOAT_INLINE void amx_q8_block(const struct amx_q8 *f,
 #undef AMX_C_AT
 
 /* A part of K of P panels meets all rows. */
-AMX_FLOAT_INLINE void amx_q8_rows(const struct amx_float_walk *at, const int P)
+AMX_INLINE void amx_q8_rows(const struct amx_float_walk *at, const int P)
 {
     const struct linear_job *j = at->j;
     struct amx_q8_part *part = (struct amx_q8_part *)j->scratch;
@@ -283,17 +280,17 @@ AMX_FLOAT_INLINE void amx_q8_rows(const struct amx_float_walk *at, const int P)
     }
 }
 
-AMX_FLOAT static void amx_q8_1(const struct amx_float_walk *at)
+AMX static void amx_q8_1(const struct amx_float_walk *at)
 {
     amx_q8_rows(at, 1);
 }
 
-AMX_FLOAT static void amx_q8_2(const struct amx_float_walk *at)
+AMX static void amx_q8_2(const struct amx_float_walk *at)
 {
     amx_q8_rows(at, 2);
 }
 
-AMX_FLOAT static void amx_q8_4(const struct amx_float_walk *at)
+AMX static void amx_q8_4(const struct amx_float_walk *at)
 {
     amx_q8_rows(at, 4);
 }

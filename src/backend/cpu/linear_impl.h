@@ -12,14 +12,15 @@
  *     linear_tile_impl.h   many rows, any format; linear_tile_int_impl.h
  *     linear_pairs_impl.h  the same with half the multiplications
  *     linear_amx_impl.h    the same by a tile unit; linear_amx_few_impl.h
- *     linear_amx_group_impl.h  linear_amx_float_impl.h  linear_amx_q8_impl.h
+ *     linear_amx_mins_impl.h  linear_amx_group_impl.h  linear_amx_float_impl.h
+ *     linear_amx_q8_impl.h    linear_amx_unit_impl.h
  *
  * Every kernel is one template over M, the rows it takes at a time. For each output element all M,
  * and all ways, do the same operations in the same order: over groups of 32 of K, an exact integer
  * dot product, then one product of scales and one fused multiply-add (add_group and its sisters);
  * over 128 of K where scales are integers (add_super); float formats one fused multiply-add a k, on
- * a tile unit they and Q8_0 its sums of 32 of K. So the bits of a row do not depend on its
- * neighbours.
+ * a tile unit they and Q8_0 its sums of 32 of K, and so what Q4_K and Q5_K take off. So the bits of
+ * a row do not depend on its neighbours.
  *
  * Bounds: M = 1 reads each weight once and is bound by memory. With many rows a VNNI kernel does 8
  * vpdpbusd of 128 operations for each row, 16 columns and 32 of K, beside three float operations:
@@ -195,6 +196,9 @@ enum wide_kind {
     SUPER_HALVES,     /* q + 32; integer scales of either half */
     SUPER_MIN_HALVES, /* scale * q; what to take off in either half */
     SUPER_SCALED,     /* 128 - scale * q; -d third */
+
+    SUPER_APART = SUPER_MIN, /* what is to take off by itself (linear_amx_mins_impl.h) */
+    SUPER_APART_31 = SUPER_MIN_31,
 };
 
 /* For run_act_parts: of a format whether many rows meet words, and how many are few. */
@@ -297,17 +301,12 @@ enum { NEAR_PANELS = 4, NEAR_BYTES = 512 * 1024 };
         linear_##name(j, p, row, 1, (int)j->act_lanes, 1);                                         \
     }
 
-/* few: a number of rows, above; lone: whether a lone row takes one panel after the other. */
-#define DEFINE_RUN(attribute, name, few, lone) DEFINE_RUN_OF(attribute, name, few, lone, MORE_CASES)
-#define DEFINE_RUN_OF(attribute, name, few, lone, MORE)                                            \
-    NOTE_FEW(name, few)                                                                            \
+/* All rows meet linear_NAME, up to LINEAR_M at a time. lone: whether a lone row takes one panel
+ * after the other. */
+#define DEFINE_MEET(attribute, name, lone, MORE)                                                   \
     DEFINE_LEFT_OVER(attribute, name)                                                              \
-    attribute static void run_##name(const struct linear_job *j)                                   \
+    attribute static void meet_##name(const struct linear_job *j)                                  \
     {                                                                                              \
-        if (j->n_rows > (few)) {                                                                   \
-            tiled_##name(j);                                                                       \
-            return;                                                                                \
-        }                                                                                          \
         const uint32_t near = NEAR_OF(j);                                                          \
         for (uint32_t begin = 0, end; begin < j->n_panels; begin = end) {                          \
             end = j->n_panels - begin < near ? j->n_panels : begin + near;                         \
@@ -324,6 +323,19 @@ enum { NEAR_PANELS = 4, NEAR_BYTES = 512 * 1024 };
                 }                                                                                  \
             }                                                                                      \
         }                                                                                          \
+    }
+
+/* few: a number of rows, above. */
+#define DEFINE_RUN(attribute, name, few, lone) DEFINE_RUN_OF(attribute, name, few, lone, MORE_CASES)
+#define DEFINE_RUN_OF(attribute, name, few, lone, MORE)                                            \
+    NOTE_FEW(name, few)                                                                            \
+    DEFINE_MEET(attribute, name, lone, MORE)                                                       \
+    attribute static void run_##name(const struct linear_job *j)                                   \
+    {                                                                                              \
+        if (j->n_rows > (few))                                                                     \
+            tiled_##name(j);                                                                       \
+        else                                                                                       \
+            meet_##name(j);                                                                        \
     }
 
 /* run_NAME of weights that are simple to take apart, usual, or costly; CHAIN: costly ones whose sum
@@ -418,6 +430,10 @@ static unsigned run_act_parts(enum panel_format format, uint32_t n_rows)
 #endif
 
 #ifdef WITH_AMX
+#include "backend/cpu/linear_amx_unit_impl.h"
+
+#include "backend/cpu/linear_amx_mins_impl.h"
+
 #include "backend/cpu/linear_amx_impl.h"
 
 #include "backend/cpu/linear_amx_group_impl.h"
@@ -439,7 +455,8 @@ static unsigned amx_act_parts(enum panel_format format, uint32_t n_rows)
     case PANEL_MXFP4:
         return n_rows >= AMX_GROUP_MIN_ROWS ? ACT_CLOSE : ACT_BLOCKS;
     case PANEL_Q4_K:
-    case PANEL_Q5_K:
+    case PANEL_Q5_K: /* what is to take off */
+        return n_rows >= AMX_APART_MIN ? ACT_CLOSE : ACT_CLOSE | ACT_BLOCKS;
     case PANEL_Q6_K:
         return n_rows >= AMX_FEW_MIN ? ACT_CLOSE : ACT_BLOCKS;
     case PANEL_Q3_K:

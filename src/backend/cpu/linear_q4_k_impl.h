@@ -23,8 +23,8 @@ INLINE struct head head_q4_k(const uint8_t *panel, uint32_t i, int c)
 INLINE struct super_scales scales_q4_k(struct head head, const uint8_t *panel, uint32_t i, int c)
 {
     const uint8_t *at = PAIR_q4_k(panel, i) + i % 2 * 32 + c;
-    return (struct super_scales){
-        vi_load_u8(at), NO_SCALE, vf_mul(head.dmin, vf_load_u8(at + 16)), head.d};
+    const vf min = vf_load_u8(at + 16);
+    return (struct super_scales){vi_load_u8(at), NO_SCALE, vf_mul(head.dmin, min), min};
 }
 
 DEFINE_SUPER(q4_k, SUPER_MIN, RUN_USUAL)

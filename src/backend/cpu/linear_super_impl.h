@@ -14,7 +14,7 @@
  * and DEFINE_SUPER makes linear_NAME and widen_NAME of that. */
 struct super_scales {
     vi w, second;      /* of a group, or of either half of it */
-    vf min, other_min; /* likewise */
+    vf min, other_min; /* likewise; the other of a group is min without dmin */
 };
 
 #define NO_SCALE vi_set1(0)
@@ -28,28 +28,37 @@ struct super_scales {
         EACH_ROW EACH_BESIDE t[m][v + u] = vi_plus(t[m][v + u], vi_times(s[m][u], scales[u].w));   \
     }
 
+/* Without what is to take off. */
+#define SUPER_APART_FEW(name)                                                                      \
+    vn s[LINEAR_M][2];                                                                             \
+    EACH_ROW EACH_BESIDE s[m][u] = vn_begin(0);                                                    \
+    GROUP_DOTS(name, 0, 8, vn_dot, s)                                                              \
+    SCALES_BESIDE(name, super_scales)                                                              \
+    vi lanes[2];                                                                                   \
+    EACH_BESIDE lanes[u] = vn_lanes(scales[u].w);                                                  \
+    EACH_ROW EACH_BESIDE t[m][v + u] = vi_plus(t[m][v + u], vn_times(s[m][u], lanes[u]));
+
+#define SUPER_APART_31_FEW(name)                                                                   \
+    vi s[LINEAR_M][2];                                                                             \
+    EACH_ROW EACH_BESIDE s[m][u] = vi_set1(0);                                                     \
+    GROUP_DOTS(name, 0, 8, vi_dot, s)                                                              \
+    SCALES_BESIDE(name, super_scales)                                                              \
+    EACH_ROW EACH_BESIDE t[m][v + u] = vi_plus(t[m][v + u], vi_times(s[m][u], scales[u].w));
+
+#define SUPER_TAKE_OFF                                                                             \
+    EACH_ROW EACH_BESIDE acc[m][v + u] =                                                           \
+        vf_fnma(scales[u].min, vf_set1(ACT_BLOCK(i, m)->dsum), acc[m][v + u]);
+
 #define SUPER_MIN_FEW(name)                                                                        \
     {                                                                                              \
-        vn s[LINEAR_M][2];                                                                         \
-        EACH_ROW EACH_BESIDE s[m][u] = vn_begin(0);                                                \
-        GROUP_DOTS(name, 0, 8, vn_dot, s)                                                          \
-        SCALES_BESIDE(name, super_scales)                                                          \
-        vi lanes[2];                                                                               \
-        EACH_BESIDE lanes[u] = vn_lanes(scales[u].w);                                              \
-        EACH_ROW EACH_BESIDE t[m][v + u] = vi_plus(t[m][v + u], vn_times(s[m][u], lanes[u]));      \
-        EACH_ROW EACH_BESIDE acc[m][v + u] =                                                       \
-            vf_fnma(scales[u].min, vf_set1(ACT_BLOCK(i, m)->dsum), acc[m][v + u]);                 \
+        SUPER_APART_FEW(name)                                                                      \
+        SUPER_TAKE_OFF                                                                             \
     }
 
 #define SUPER_MIN_31_FEW(name)                                                                     \
     {                                                                                              \
-        vi s[LINEAR_M][2];                                                                         \
-        EACH_ROW EACH_BESIDE s[m][u] = vi_set1(0);                                                 \
-        GROUP_DOTS(name, 0, 8, vi_dot, s)                                                          \
-        SCALES_BESIDE(name, super_scales)                                                          \
-        EACH_ROW EACH_BESIDE t[m][v + u] = vi_plus(t[m][v + u], vi_times(s[m][u], scales[u].w));   \
-        EACH_ROW EACH_BESIDE acc[m][v + u] =                                                       \
-            vf_fnma(scales[u].min, vf_set1(ACT_BLOCK(i, m)->dsum), acc[m][v + u]);                 \
+        SUPER_APART_31_FEW(name)                                                                   \
+        SUPER_TAKE_OFF                                                                             \
     }
 
 #define SUPER_HALVES_FEW(name)                                                                     \
@@ -88,17 +97,23 @@ struct super_scales {
 
 /* kind: one of the wide kinds that begin with SUPER_; run: as in DEFINE_GROUPED. */
 #define DEFINE_SUPER(name, kind, run)                                                              \
-    DEFINE_SUPER_FEW(name, kind)                                                                   \
+    DEFINE_SUPER_FEW(name, name, kind, NO_MINS)                                                    \
+    DEFINE_SUPER_WIDEN(name, kind)                                                                 \
     DEFINE_TILE_INT(name, kind)                                                                    \
     run(name)
 
-#define DEFINE_SUPER_FEW(name, kind)                                                               \
-    INLINE void linear_##name(const struct linear_job *j,                                          \
-                              uint32_t p0,                                                         \
-                              uint32_t row,                                                        \
-                              const int M,                                                         \
-                              const int T,                                                         \
-                              const int P)                                                         \
+/* linear_AS. mins: how what is to take off meets the sums where the kind leaves it out, as hooks:
+ * at the beginning, after a group of 32 of K of sum v, after 128 of sum v of row m. */
+#define NO_MINS_BEGIN
+#define NO_MINS_GROUP
+#define NO_MINS_MEET(m, v, head)
+#define DEFINE_SUPER_FEW(as, name, kind, mins)                                                     \
+    INLINE void linear_##as(const struct linear_job *j,                                            \
+                            uint32_t p0,                                                           \
+                            uint32_t row,                                                          \
+                            const int M,                                                           \
+                            const int T,                                                           \
+                            const int P)                                                           \
     {                                                                                              \
         ACT_POINTERS(by128);                                                                       \
         const uint8_t *panels = j->panels + p0 * j->panel_bytes;                                   \
@@ -109,6 +124,7 @@ struct super_scales {
             ASK_AHEAD(name)                                                                        \
             vf kept[LINEAR_M][4 * PARTS_AT_ONCE(1)];                                               \
             EACH_ROW EACH_FEW_SUM kept[m][v] = vf_zero();                                          \
+            mins##_BEGIN;                                                                          \
             for (uint32_t first = 0; first < n_blocks; first += SUPER_K / 32) {                    \
                 UNROLL for (int v0 = 0; v0 < n_sums; v0 += sums_at_once)                           \
                 {                                                                                  \
@@ -125,7 +141,7 @@ struct super_scales {
                         {                                                                          \
                             BESIDE_AT(name, v, i, first / 8 * 8)                                   \
                             ASK_FROM(name, of[0].panel, i)                                         \
-                            kind##_FEW(name)                                                       \
+                            kind##_FEW(name) mins##_GROUP;                                         \
                         }                                                                          \
                     }                                                                              \
                     UNROLL for (int v = v0; v < v1; v++)                                           \
@@ -133,8 +149,12 @@ struct super_scales {
                         const int p = v / at_once, h = begin + v % at_once;                        \
                         const uint8_t *panel = panels + p * j->panel_bytes;                        \
                         const struct head head = head_##name(panel, first / 8 * 8, h * VL);        \
-                        EACH_ROW kept[m][v] =                                                      \
-                            add_super(acc[m][v], t[m][v], head.d, ACT_BLOCK(first, m));            \
+                        EACH_ROW                                                                   \
+                        {                                                                          \
+                            kept[m][v] =                                                           \
+                                add_super(acc[m][v], t[m][v], head.d, ACT_BLOCK(first, m));        \
+                            mins##_MEET(m, v, head)                                                \
+                        }                                                                          \
                     }                                                                              \
                     if (M > 2)                                                                     \
                         __asm__("" : "+m"(kept));                                                  \
@@ -142,8 +162,9 @@ struct super_scales {
             }                                                                                      \
             PUT_SUMS(kept)                                                                         \
         }                                                                                          \
-    }                                                                                              \
-                                                                                                   \
+    }
+
+#define DEFINE_SUPER_WIDEN(name, kind)                                                             \
     INLINE void widen_##name(const uint8_t *panel, uint32_t i, uint8_t *wide)                      \
     {                                                                                              \
         const uint8_t *w = weights_##name(panel, i);                                               \

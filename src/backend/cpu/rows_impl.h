@@ -166,6 +166,35 @@ INLINE void pack_ask(const float *x,
     }
 }
 
+/* What a group of 32 comes to, at K = at, close to the next one's. */
+INLINE void pack_close(const struct act_int8 *to,
+                       uint32_t k,
+                       uint32_t row,
+                       uint32_t lanes,
+                       const uint32_t per,
+                       uint32_t at,
+                       struct act_block b)
+{
+    if (per == 32) {
+        const size_t plane = (size_t)(k / 32) * lanes;
+        float *scale = to->scale + row / lanes * plane * ACT_PLANES + row % lanes;
+        scale[ACT_D * plane + (size_t)(at / 32) * lanes] = b.d;
+        scale[ACT_DSUM * plane + (size_t)(at / 32) * lanes] = b.dsum;
+        return;
+    }
+    to->scale[((size_t)row * k + at) / SUPER_K] = b.d;
+    uint16_t *sums = to->sums + row * act_sums_stride(k) + at / 256 * 32 + at % 256 / 32 * 2;
+    union {
+        float x;
+        uint32_t bits;
+    } hi = {.x = -b.dsum}, lo;
+    hi.bits &= 0xffff0000;
+    lo.x = -b.dsum - hi.x;
+    sums[0] = (uint16_t)(hi.bits >> 16);
+    sums[1] = (uint16_t)((lo.bits + 0x8000) >> 16); /* rounded: hi + lo lack 2^-17 of it at most */
+    sums[16] = sums[17] = 0;
+}
+
 INLINE void pack_int8(const float *x,
                       uint32_t k,
                       const struct act_int8 *to,
@@ -178,8 +207,6 @@ INLINE void pack_int8(const float *x,
     int8_t *q = to->q + row * act_q_stride(k);
     struct act_block *b = parts & ACT_BLOCKS ? to->b + tile * plane + lane : NULL;
     struct act_halves *halves = b ? to->halves + tile * plane + lane : NULL;
-    float *scale = to->scale + tile * plane * ACT_PLANES + lane;
-    struct act_super *s = to->s + (size_t)row * k / SUPER_K;
     const bool pairs = per == SUPER_K && parts & ACT_PAIRS;
     const float most = pairs ? PAIRS_MOST : 127.0f;
     for (uint32_t i = 0; i < k; i += per) {
@@ -193,7 +220,6 @@ INLINE void pack_int8(const float *x,
         for (uint32_t at = i; at < i + per; at += VL)
             top = vf_max_abs(top, vf_load(x + at));
         const float amax = vf_hmax_abs(top), d = amax <= 1e-30f ? 0.0f : amax / most;
-        struct act_super super = {.d = d};
         for (uint32_t g = 0; g < per / 32; g++) {
             int32_t sum[2];
             pack_block(x + i + g * 32, amax, most, q + i + g * 32, sum);
@@ -201,7 +227,8 @@ INLINE void pack_int8(const float *x,
             if (parts & ACT_WORDS)
                 pack_words(q + i + g * 32, to->words + row * act_q_stride(k) + i + g * 32);
 #endif
-            super.dsum[g] = d * (float)(sum[0] + sum[1]);
+            if (parts & ACT_CLOSE)
+                pack_close(to, k, row, lanes, per, i + g * 32, block_of(d, sum));
             if (b) {
                 const size_t at = (size_t)(i / 32 + g) * lanes;
                 b[at] = block_of(d, sum);
@@ -214,14 +241,6 @@ INLINE void pack_int8(const float *x,
                 vn_pairs(q + i + g * 32, halves[at].n32);
 #endif
             }
-        }
-        if (!(parts & ACT_CLOSE))
-            continue;
-        if (per == SUPER_K) {
-            s[i / SUPER_K] = super;
-        } else {
-            scale[ACT_D * plane + (size_t)(i / 32) * lanes] = d;
-            scale[ACT_DSUM * plane + (size_t)(i / 32) * lanes] = super.dsum[0];
         }
     }
 }

@@ -236,10 +236,11 @@ static void packed_keep(const struct cpu_kernels *k, uint32_t at)
     static int8_t q[(K / 64 | 1) * 64 * 16];
     static struct act_block b[K / 32];
     static struct act_halves h[K / 32];
-    static struct act_super s[K / SUPER_K];
+    static float by128_scale[K / SUPER_K];
+    static uint16_t sums[32];
     struct act a = {.k = K,
                     .by32 = {.q = q, .b = b, .halves = h, .scale = scale},
-                    .by128 = {.q = q, .b = b, .halves = h, .s = s}};
+                    .by128 = {.q = q, .b = b, .halves = h, .scale = by128_scale, .sums = sums}};
     for (uint32_t i = 0; i < K; i++)
         x[i] = i == at ? NAN : rnd_float();
     static const unsigned kinds[] = {ACT_INT8, ACT_INT8_128, ACT_INT8_128 | ACT_PAIRS};
@@ -251,7 +252,7 @@ static void packed_keep(const struct cpu_kernels *k, uint32_t at)
         for (uint32_t i = 0; i < K / 32; i++)
             assert_true(isnan(b[i].d) == (i * 32 / per == at / per));
         for (uint32_t i = 0; i < K / per; i++)
-            assert_true(isnan(per == 32 ? scale[i] : s[i].d) == (i == at / per));
+            assert_true(isnan(per == 32 ? scale[i] : by128_scale[i]) == (i == at / per));
         for (uint32_t i = 0; i < K; i++)
             assert_in_range(q[i] + most, 0, 2 * most);
     }
