@@ -1,5 +1,6 @@
 /* Many rows on a tile unit (AMX): the sums of linear_tile_impl.h and their order, the integers
- * within by another instruction, so that no bit differs. Of 16 rows and K = 32 or 64
+ * within by another instruction, so that no bit differs, but for what Q4_K and Q5_K take off
+ * (linear_amx_mins_impl.h). Of 16 rows and K = 32 or 64
  *
  *     A  [16 rows][K]            the activations, as they were packed
  *     B  [K/4][16 columns][4]    the weights of a panel

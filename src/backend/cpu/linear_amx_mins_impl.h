@@ -29,7 +29,8 @@ INLINE void amx_mins_store(uint8_t *b, uint32_t g, vf min)
 /* --- few rows, in vectors ------------------------------------------------------------------------
  */
 
-/* Hooks of DEFINE_SUPER_FEW: of a pair's firsts and its seconds, within 256 of K of sum v. */
+/* Hooks of DEFINE_SUPER_FEW, which use its names. hi_sum, lo_sum: of a pair's firsts and its
+ * seconds, within 256 of K of sum v. What they come to meets a C of 0, which makes a 0 positive. */
 #define AMX_MINS_BEGIN                                                                             \
     vf hi_sum[LINEAR_M][4], lo_sum[LINEAR_M][4];                                                   \
     EACH_ROW EACH_FEW_SUM hi_sum[m][v] = lo_sum[m][v] = vf_zero()
