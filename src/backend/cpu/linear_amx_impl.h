@@ -450,7 +450,10 @@ INLINE void amx_ask(const struct linear_job *j, const uint8_t *panel, size_t aft
     }                                                                                              \
     static void amx_##name(const struct linear_job *j)                                             \
     {                                                                                              \
-        amx_flushing(j, amx_any_##name);                                                           \
+        if (amx_by_bits(kind)) /* floats on the unit */                                            \
+            amx_flushing(j, amx_any_##name);                                                       \
+        else                                                                                       \
+            amx_any_##name(j);                                                                     \
     }
 
 /* Up to 4 rows of a format whose kind takes off: alone_NAME. apart: that kind, but for what it

@@ -191,7 +191,7 @@ INLINE void pack_close(const struct act_int8 *to,
     hi.bits &= 0xffff0000;
     lo.x = -b.dsum - hi.x;
     sums[0] = (uint16_t)(hi.bits >> 16);
-    sums[1] = (uint16_t)((lo.bits + 0x8000) >> 16); /* rounded: hi + lo lack 2^-17 of it at most */
+    sums[1] = (uint16_t)((lo.bits + 0x8000) >> 16); /* rounded: hi + lo lack 2^-16 of it at most */
     sums[16] = sums[17] = 0;
 }
 
