@@ -3,10 +3,10 @@
  *
  *     - dmin * (sum over groups of 32:  min s),   s = d sum(q) of the activations
  *
- * In vectors that would take as long as all else there is to do for the integers: a multiply-add
- * for each 32 of K, on the one port that is left for them while the unit is in use. Instead the
- * part in brackets is a product of bf16 (s a sum of two, hi + lo, 16 bits) of 16 rows, 16 columns
- * and 8 groups, one instruction, and what is left is a multiply-add for 256 of K:
+ * In vectors that is a multiply-add for each 32 of K, four of seven multiplications for 128, on the
+ * one port that is left for them while the unit is in use. Instead the part in brackets is a
+ * product of bf16 (s a sum of two, hi + lo, 16 bits) of 16 rows, 16 columns and 8 groups, one
+ * instruction, and what is left is a multiply-add for 256 of K:
  *
  *     A  [16 rows][8 groups, 8 of zeros] { s hi, s lo }                 act.by128.sums, of -s
  *     B  [8 groups, 8 of zeros][16 columns] { min, min }
