@@ -12,7 +12,8 @@
  *     B  [8 groups, 8 of zeros][16 columns] { min, min }
  *     C  [16 rows][16 columns]                                          f32
  *
- * Its order of sums linear_amx_float_impl.h tells; vectors repeat it for few rows. */
+ * Its order of sums linear_amx_float_impl.h tells; vectors repeat it for few rows. Before dmin a
+ * sum is larger than after: activations beyond 1e34 may make it infinite here alone. */
 
 /* A of 256 of K from k on. */
 INLINE const uint16_t *amx_mins_a(const struct act *a, uint32_t row, uint32_t k)
