@@ -24,9 +24,9 @@
  *         put the sums of all rows
  *
  * Of 16 columns, 32 rows and 128 of K, from the nearest cache: 137 cycles multiply and 50 store C;
- * to meet the sums takes 5 operations a vector. One after the other these are half as much again as
- * taking turns every four rows, where vpdpbusd and its float operations take 768 cycles at best.
- * What rows need next is in the second cache, and asking for it from there took an eighth longer.
+ * to meet the sums takes 5 operations a vector. When those were 9, one after the other took 375
+ * cycles and taking turns every four rows 290, where vpdpbusd and its float operations take 768 at
+ * best. What rows need next is in the second cache; asking for it took an eighth of the time.
  * Up to 32 rows of Q4_K, Q5_K and Q6_K: linear_amx_few_impl.h. Formats with a scale for 32 of K:
  * linear_amx_group_impl.h.
  *
