@@ -12,14 +12,21 @@
  * So a product has the time of a group before it is stored, its C that of another before it is
  * loaded again, and the core finds work of three groups to do at a time.
  *
- * Groups are widened, 512 of K of two panels at a time, which all rows meet then. (Q8_0:
+ * The first 16 rows find the panel as it is: group g + 1 is widened while g is multiplied, from
+ * memory, and stays for the other rows, 512 of K at a time. Of up to 32 rows a panel follows the
+ * other; of more, two take turns, and each 16 ask for the activations of the next 16, which lie in
+ * the second cache or further away: in a model that is an eighth of the time. (Q8_0:
  * linear_amx_q8_impl.h.) */
-enum { AMX_RING = 4 /* C */ };
+enum {
+    AMX_RING = 4,             /* C */
+    AMX_GROUPS = TILE_K / 32, /* B of a panel */
+    AMX_GROUPS_SOON = 3072,   /* bytes ahead in a panel */
+};
 
 /* 512 of K of a panel, widened. */
 struct amx_group_panel {
-    uint8_t b[TILE_K / 32][8 * 64];
-    float scales[TILE_K / 32][2][PANEL_COLS]; /* scale, what to take off */
+    uint8_t b[AMX_GROUPS][8 * 64];
+    float scales[AMX_GROUPS][2][PANEL_COLS]; /* scale, what to take off */
     float sums[LINEAR_MAX_ROWS][PANEL_COLS];
 };
 
@@ -42,17 +49,56 @@ enum amx_group_kind {
     AMX_MIN, /* there is something to take off, times the activations' sum */
 };
 
+/* What is widened, as signed bytes. */
+INLINE void amx_store_signed(uint8_t *to, const vb *q, const enum wide_kind kind)
+{
+    const int offset = kind == WIDE_PLUS_128  ? 128
+                       : kind == WIDE_PLUS_8  ? 8
+                       : kind == WIDE_PLUS_16 ? 16
+                                              : 0;
+    UNROLL for (int i = 0; i < 8; i++) vb_store(to + i * 64, vb_add(q[i], (char)-offset));
+}
+
+/* Group i of a panel becomes B `at`. */
+typedef void amx_widen_fn(const uint8_t *panel,
+                          uint32_t i,
+                          struct amx_group_panel *to,
+                          uint32_t at);
+
+#define DEFINE_AMX_WIDEN(name, kind)                                                               \
+    INLINE void amx_widen_##name(                                                                  \
+        const uint8_t *panel, uint32_t i, struct amx_group_panel *to, uint32_t at)                 \
+    {                                                                                              \
+        const uint8_t *w = weights_##name(panel, i);                                               \
+        const struct head head = head_##name(panel, i / PER_##name * PER_##name, 0);               \
+        const struct scales scales = scales_##name(head, panel, i, 0);                             \
+        vb q[8];                                                                                   \
+        UNROLL for (int v = 0; v < 8; v++) q[v] = bytes_##name(w, i, v, 0);                        \
+        amx_store_signed(to->b[at], q, kind);                                                      \
+        vf_store(to->scales[at][0], scales.w);                                                     \
+        vf_store(to->scales[at][1], scales.second);                                                \
+    }
+
+DEFINE_AMX_WIDEN(q4_0, WIDE_PLUS_8)
+DEFINE_AMX_WIDEN(q4_1, WIDE_MIN)
+DEFINE_AMX_WIDEN(q5_0, WIDE_PLUS_16)
+DEFINE_AMX_WIDEN(q5_1, WIDE_MIN_31)
+DEFINE_AMX_WIDEN(iq4_nl, WIDE_PLUS_128)
+DEFINE_AMX_WIDEN(mxfp4, WIDE_PLUS_16)
+
 /* Groups of one panel, and the up to 16 rows that meet them. */
 struct amx_groups {
-    const struct amx_group_panel *wide;
-    uint32_t n;
-    const int8_t *q; /* activations of the first row */
+    const uint8_t *panel;
+    struct amx_group_panel *wide;
+    uint32_t at, n;       /* the first, how many */
+    uint32_t n_rows;      /* from the first on, 16 or more are 16 */
+    const int8_t *q;      /* activations of the first row, */
+    const int8_t *q_next; /* of that of the rows that come next, or NULL */
     size_t q_stride;
-    const float *s;      /* ACT_D, [group][ACT_TILE], of the first four rows; */
-    size_t plane;        /* from there to the next of ACT_PLANES */
-    const uint8_t *ask;  /* what comes next from memory: */
-    uint32_t ask_bytes;  /* a group there, */
-    uint32_t first, end; /* and its pairs of lines that these rows ask for */
+    const float *s;     /* ACT_D, [group][ACT_TILE], of the first four rows; */
+    size_t plane;       /* from there to the next of ACT_PLANES */
+    const uint8_t *ask; /* what comes next from memory: */
+    uint32_t ask_bytes; /* a group there */
     float (*sums)[PANEL_COLS];
 };
 
@@ -61,11 +107,20 @@ struct amx_groups {
     {                                                                                              \
         _tile_zero(c);                                                                             \
         _tile_loadd(t_a, a->q + (size_t)(g)*32, (int)a->q_stride);                                 \
-        _tile_loadd(t_b, a->wide->b[g], 64);                                                       \
+        _tile_loadd(t_b, a->wide->b[(g) % AMX_GROUPS], 64);                                        \
         _tile_dpbssd(c, t_a, t_b);                                                                 \
         AMX_STAY;                                                                                  \
-        for (uint32_t l = a->first; l < a->end; l++)                                               \
-            __builtin_prefetch(a->ask + (size_t)(g)*a->ask_bytes + (size_t)l * 128, 0, 1);         \
+        if (a->q_next) {                                                                           \
+            const int8_t *q_ = a->q_next + (g) % 2 * 8 * a->q_stride + (size_t)(g) / 2 * 64;       \
+            UNROLL for (size_t r = 0; r < 8; r++) __builtin_prefetch(q_ + r * a->q_stride);        \
+        }                                                                                          \
+        if (widen) {                                                                               \
+            if ((g) + 1 < a->n)                                                                    \
+                widen(a->panel, a->at + (g) + 1, a->wide, ((g) + 1) % AMX_GROUPS);                 \
+            for (uint32_t l = 0; l < a->ask_bytes; l += 64)                                        \
+                __builtin_prefetch(a->ask + (size_t)(g)*a->ask_bytes + l);                         \
+        }                                                                                          \
+        AMX_STAY;                                                                                  \
     }
 
 #define AMX_STORE(c)                                                                               \
@@ -97,8 +152,8 @@ AMX_INLINE void amx_meet(const struct amx_groups *a,
                          const enum amx_group_kind kind,
                          const int M)
 {
-    const vf ws = vf_load(a->wide->scales[g][0]);
-    const vf min = kind == AMX_MIN ? vf_load(a->wide->scales[g][1]) : ws;
+    const vf ws = vf_load(a->wide->scales[g % AMX_GROUPS][0]);
+    const vf min = kind == AMX_MIN ? vf_load(a->wide->scales[g % AMX_GROUPS][1]) : ws;
     EACH_ROW
     {
         const float *at = s[m / ACT_TILE] + (size_t)g * ACT_TILE + m % ACT_TILE;
@@ -109,8 +164,12 @@ AMX_INLINE void amx_meet(const struct amx_groups *a,
     }
 }
 
-/* M rows, a multiple of 4. */
-AMX_INLINE void amx_groups(const struct amx_groups *of, const enum amx_group_kind kind, const int M)
+/* M rows, a multiple of 4. widen: NULL, or each group becomes B while the one before is multiplied.
+ */
+AMX_INLINE void amx_groups(const struct amx_groups *of,
+                           amx_widen_fn *const widen,
+                           const enum amx_group_kind kind,
+                           const int M)
 {
     const struct amx_groups here = *of, *const a = &here; /* in registers, whatever is stored to */
     _Alignas(64) int32_t ring[AMX_RING][AMX_C];
@@ -119,9 +178,13 @@ AMX_INLINE void amx_groups(const struct amx_groups *of, const enum amx_group_kin
     const float *s[AMX_ROWS / ACT_TILE];
     UNROLL for (int i = 0; i < M / ACT_TILE; i++)
     {
-        s[i] = a->s + (size_t)i * ACT_PLANES * a->plane;
+        /* behind the last row there is nothing */
+        s[i] = a->s + (i * ACT_TILE < (int)a->n_rows ? (size_t)i * ACT_PLANES * a->plane : 0);
         __asm__("" : "+r"(s[i])); /* each a register: no sums of products in the loop */
     }
+    if (widen)
+        widen(a->panel, a->at, a->wide, 0);
+    AMX_STAY; /* compilers do not see what tiles are loaded from */
     uint32_t g = 0;
     for (; g + AMX_RING <= a->n; g += AMX_RING) {
         AMX_PRODUCT(g, 0, 4, 6)
@@ -156,27 +219,27 @@ AMX_INLINE void amx_groups(const struct amx_groups *of, const enum amx_group_kin
 #define DEFINE_AMX_GROUPS(name, kind)                                                              \
     AMX static void amx_groups_##name##_4(const struct amx_groups *a)                              \
     {                                                                                              \
-        amx_groups(a, kind, 4);                                                                    \
+        amx_groups(a, NULL, kind, 4);                                                              \
     }                                                                                              \
     AMX static void amx_groups_##name##_8(const struct amx_groups *a)                              \
     {                                                                                              \
-        amx_groups(a, kind, 8);                                                                    \
+        amx_groups(a, NULL, kind, 8);                                                              \
     }                                                                                              \
     AMX static void amx_groups_##name##_12(const struct amx_groups *a)                             \
     {                                                                                              \
-        amx_groups(a, kind, 12);                                                                   \
+        amx_groups(a, NULL, kind, 12);                                                             \
     }                                                                                              \
     AMX static void amx_groups_##name##_16(const struct amx_groups *a)                             \
     {                                                                                              \
-        amx_groups(a, kind, 16);                                                                   \
+        amx_groups(a, NULL, kind, 16);                                                             \
     }                                                                                              \
-    AMX static void amx_groups_##name(const struct amx_groups *a, uint32_t n_rows)                 \
+    AMX static void amx_groups_##name(const struct amx_groups *a)                                  \
     {                                                                                              \
-        if (n_rows <= 4)                                                                           \
+        if (a->n_rows <= 4)                                                                        \
             amx_groups_##name##_4(a);                                                              \
-        else if (n_rows <= 8)                                                                      \
+        else if (a->n_rows <= 8)                                                                   \
             amx_groups_##name##_8(a);                                                              \
-        else if (n_rows <= 12)                                                                     \
+        else if (a->n_rows <= 12)                                                                  \
             amx_groups_##name##_12(a);                                                             \
         else                                                                                       \
             amx_groups_##name##_16(a);                                                             \
@@ -185,19 +248,22 @@ AMX_INLINE void amx_groups(const struct amx_groups *of, const enum amx_group_kin
 DEFINE_AMX_GROUPS(signed, AMX_SIGNED)
 DEFINE_AMX_GROUPS(min, AMX_MIN)
 
-/* What of the activations meets groups from k on; rows ask for their share of the `pairs` of lines
- * of each group that comes: of the second line of a pair the processor thinks by itself. */
-INLINE void amx_groups_rows(
-    struct amx_groups *a, const struct linear_job *j, uint32_t done, uint32_t k, uint32_t pairs)
+/* What of the activations meets groups from k on. */
+INLINE void amx_groups_rows(struct amx_groups *a,
+                            const struct linear_job *j,
+                            uint32_t done,
+                            uint32_t k)
 {
     const uint32_t all = j->act->k, row = j->first_row + done;
-    const uint32_t at = done / AMX_ROWS, n = (j->n_rows + AMX_ROWS - 1) / AMX_ROWS;
     a->q_stride = act_q_stride(all);
     a->q = j->act->by32.q + row * a->q_stride + k;
+    a->n_rows = j->n_rows - done;
+    a->q_next = NULL;
+    if (j->n_rows > 2 * AMX_ROWS) /* else they are in the nearest cache */
+        a->q_next =
+            done + AMX_ROWS < j->n_rows ? a->q + AMX_ROWS * a->q_stride : a->q - done * a->q_stride;
     a->plane = (size_t)all / 32 * ACT_TILE;
     a->s = j->act->by32.scale + row / ACT_TILE * ACT_PLANES * a->plane + k / 32 * ACT_TILE;
-    a->first = pairs * at / n;
-    a->end = pairs * (at + 1) / n;
 }
 
 INLINE void amx_groups_put(const struct linear_job *j,
@@ -210,45 +276,48 @@ INLINE void amx_groups_put(const struct linear_job *j,
         linear_put(j, j->first_row + row + m, panel * PANEL_COLS, vf_load(sums[m]));
 }
 
-/* What is widened, as signed bytes. */
-INLINE void amx_store_signed(uint8_t *to, const vb *q, const enum wide_kind kind)
+AMX static void amx_groups_config(uint32_t n_rows)
 {
-    const int offset = kind == WIDE_PLUS_128  ? 128
-                       : kind == WIDE_PLUS_8  ? 8
-                       : kind == WIDE_PLUS_16 ? 16
-                                              : 0;
-    UNROLL for (int i = 0; i < 8; i++) vb_store(to + i * 64, vb_add(q[i], (char)-offset));
+    struct amx_config config = amx_config_32;
+    for (int i = 0; i < 6; i++)
+        config.rows[i] = (uint8_t)(n_rows < AMX_ROWS ? n_rows : AMX_ROWS);
+    AMX_STAY;
+    _tile_loadconfig(&config);
 }
 
-/* A part of K of two panels, or of the last, meets all rows. */
-#define DEFINE_AMX_GROUPED(name, kind, groups_kind, group_bytes)                                   \
-    static void amx_widen_##name(                                                                  \
-        const uint8_t *panel, uint32_t k, uint32_t n_groups, struct amx_group_panel *to)           \
+/* A part of K of a panel meets all rows: with the first 16 of them it is widened. */
+#define DEFINE_AMX_GROUPED(name, groups_kind, kind, group_bytes)                                   \
+    AMX static void amx_first_##name(const struct amx_groups *a)                                   \
     {                                                                                              \
-        for (uint32_t g = 0; g < n_groups; g++) {                                                  \
-            const uint32_t i = k / 32 + g;                                                         \
-            const uint8_t *w = weights_##name(panel, i);                                           \
-            const struct head head = head_##name(panel, i / PER_##name * PER_##name, 0);           \
-            const struct scales scales = scales_##name(head, panel, i, 0);                         \
-            vb q[8];                                                                               \
-            UNROLL for (int v = 0; v < 8; v++) q[v] = bytes_##name(w, i, v, 0);                    \
-            amx_store_signed(to->b[g], q, kind);                                                   \
-            vf_store(to->scales[g][0], scales.w);                                                  \
-            vf_store(to->scales[g][1], scales.second);                                             \
-        }                                                                                          \
+        amx_groups(a, amx_widen_##name, kind, AMX_ROWS);                                           \
     }                                                                                              \
     AMX static void amx_part_##name(                                                               \
         const struct linear_job *j, struct amx_group_panel *wide, uint32_t p, uint32_t k)          \
     {                                                                                              \
-        const uint32_t left = j->act->k - k, n_k = left < TILE_K ? left : TILE_K;                  \
+        const uint32_t left = j->act->k - k;                                                       \
+        const uint32_t n_k = left < TILE_K || j->n_rows <= AMX_ROWS ? left : TILE_K;               \
         const uint8_t *panel = j->panels + p * j->panel_bytes;                                     \
-        struct amx_groups a = {.wide = wide, .n = n_k / 32, .ask_bytes = (group_bytes)};           \
-        const size_t next = (size_t)(k + TILE_K) / 32 * (group_bytes);                             \
-        a.ask = panel + next + (next < j->panel_bytes ? 0 : j->panel_bytes);                       \
+        struct amx_groups a = {.panel = panel,                                                     \
+                               .wide = wide,                                                       \
+                               .at = k / 32,                                                       \
+                               .n = n_k / 32,                                                      \
+                               .ask_bytes = (group_bytes)};                                        \
+        const size_t at = (size_t)k / 32 * (group_bytes);                                          \
+        const size_t next = at + TILE_K / 32 * (group_bytes);                                      \
+        if (j->n_rows <= 2 * AMX_ROWS)                                                             \
+            a.ask = panel + at + AMX_GROUPS_SOON;                                                  \
+        else                                                                                       \
+            a.ask = panel + next + (next < j->panel_bytes ? 0 : j->panel_bytes);                   \
         for (uint32_t done = 0; done < j->n_rows; done += AMX_ROWS) {                              \
             a.sums = wide->sums + done;                                                            \
-            amx_groups_rows(&a, j, done, k, ((group_bytes) + 127) / 128);                          \
-            amx_groups_##groups_kind(&a, j->n_rows - done);                                        \
+            amx_groups_rows(&a, j, done, k);                                                       \
+            if (n_k == left)                                                                       \
+                linear_ask_out(                                                                    \
+                    j, j->first_row + done, a.n_rows < AMX_ROWS ? a.n_rows : AMX_ROWS, p, 1);      \
+            if (done > 0)                                                                          \
+                amx_groups_##groups_kind(&a);                                                      \
+            else                                                                                   \
+                amx_first_##name(&a);                                                              \
         }                                                                                          \
     }                                                                                              \
     AMX static void amx_##name(const struct linear_job *j)                                         \
@@ -258,18 +327,15 @@ INLINE void amx_store_signed(uint8_t *to, const vb *q, const enum wide_kind kind
             return;                                                                                \
         }                                                                                          \
         struct amx_group_part *part = (struct amx_group_part *)j->scratch;                         \
-        const uint32_t all = j->act->k, n_rows = (j->n_rows + 3) / 4 * 4;                          \
-        _tile_loadconfig(&amx_config_32);                                                          \
-        for (uint32_t p = 0; p < j->n_panels; p += 2) {                                            \
-            const uint32_t n = j->n_panels - p < 2 ? 1 : 2;                                        \
+        const uint32_t all = j->act->k, n_rows = (j->n_rows + 15) / 16 * 16;                       \
+        const uint32_t at_once = j->n_rows <= 2 * AMX_ROWS ? 1 : 2;                                \
+        const uint32_t k_once = j->n_rows <= AMX_ROWS ? all : TILE_K;                              \
+        amx_groups_config(j->n_rows);                                                              \
+        for (uint32_t p = 0; p < j->n_panels; p += at_once) {                                      \
+            const uint32_t n = j->n_panels - p < at_once ? 1 : at_once;                            \
             for (uint32_t i = 0; i < n; i++)                                                       \
                 memset(part->panels[i].sums, 0, n_rows * sizeof part->panels[i].sums[0]);          \
-            for (uint32_t k = 0; k < all; k += TILE_K) {                                           \
-                const uint32_t n_k = all - k < TILE_K ? all - k : TILE_K;                          \
-                for (uint32_t i = 0; i < n; i++)                                                   \
-                    amx_widen_##name(                                                              \
-                        j->panels + (p + i) * j->panel_bytes, k, n_k / 32, &part->panels[i]);      \
-                AMX_STAY; /* nor what they are loaded from */                                      \
+            for (uint32_t k = 0; k < all; k += k_once) {                                           \
                 for (uint32_t i = 0; i < n; i++)                                                   \
                     amx_part_##name(j, &part->panels[i], p + i, k);                                \
             }                                                                                      \
@@ -280,9 +346,9 @@ INLINE void amx_store_signed(uint8_t *to, const vb *q, const enum wide_kind kind
         _tile_release();                                                                           \
     }
 
-DEFINE_AMX_GROUPED(q4_0, WIDE_PLUS_8, signed, 288)
-DEFINE_AMX_GROUPED(q4_1, WIDE_MIN, min, Q4_1_GROUP)
-DEFINE_AMX_GROUPED(q5_0, WIDE_PLUS_16, signed, 352)
-DEFINE_AMX_GROUPED(q5_1, WIDE_MIN_31, min, Q5_1_GROUP)
-DEFINE_AMX_GROUPED(iq4_nl, WIDE_PLUS_128, signed, 288)
-DEFINE_AMX_GROUPED(mxfp4, WIDE_PLUS_16, signed, 272)
+DEFINE_AMX_GROUPED(q4_0, signed, AMX_SIGNED, 288)
+DEFINE_AMX_GROUPED(q4_1, min, AMX_MIN, Q4_1_GROUP)
+DEFINE_AMX_GROUPED(q5_0, signed, AMX_SIGNED, 352)
+DEFINE_AMX_GROUPED(q5_1, min, AMX_MIN, Q5_1_GROUP)
+DEFINE_AMX_GROUPED(iq4_nl, signed, AMX_SIGNED, 288)
+DEFINE_AMX_GROUPED(mxfp4, signed, AMX_SIGNED, 272)

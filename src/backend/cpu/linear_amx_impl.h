@@ -340,6 +340,7 @@ AMX_INLINE void amx_store(int32_t (*c)[AMX_C], const bool more, const int parts)
 /* A part of K of up to two panels meets all rows. */
 AMX_INLINE void amx_rows(const struct linear_job *j,
                          struct amx_part *part,
+                         uint32_t panel,
                          uint32_t n_panels,
                          uint32_t first_k,
                          const enum wide_kind kind)
@@ -351,6 +352,9 @@ AMX_INLINE void amx_rows(const struct linear_job *j,
     struct amx_products before = {.n = 0};
     for (uint32_t done = 0; done < j->n_rows; done += 2 * AMX_ROWS) {
         const uint32_t row = j->first_row + done, left = j->n_rows - done;
+        const uint32_t n = left < 2 * AMX_ROWS ? left : 2 * AMX_ROWS;
+        if (first_k + AMX_K >= k)
+            linear_ask_out(j, row, n, panel, n_panels);
         for (uint32_t at = 0; at < AMX_K / SUPER_K; at++) {
             const uint32_t at_k = first_k + at * SUPER_K;
             const int8_t *q = acts->q + row * stride + at_k;
@@ -371,7 +375,7 @@ AMX_INLINE void amx_rows(const struct linear_job *j,
                     .s_stride = k / SUPER_K,
                     .halves = acts->halves + ((size_t)(row / ACT_TILE) * k + at_k) / 32 * ACT_TILE,
                     .halves_stride = (size_t)k / 32 * ACT_TILE,
-                    .n = left < 2 * AMX_ROWS ? left : 2 * AMX_ROWS};
+                    .n = n};
                 if (parts == 2 && now.n == 2 * AMX_ROWS && before.n == now.n) {
                     amx_turn(q, stride, b, &before, &off, kind);
                 } else {
@@ -429,7 +433,7 @@ INLINE void amx_ask(const struct linear_job *j, const uint8_t *panel, size_t aft
                     amx_widen_##name(                                                              \
                         j, j->panels + (p + i) * j->panel_bytes, k, &part->panels[i]);             \
                 AMX_STAY; /* nor what they are loaded from */                                      \
-                amx_rows(j, part, n, k, kind);                                                     \
+                amx_rows(j, part, p, n, k, kind);                                                  \
             }                                                                                      \
             for (uint32_t m = 0; m < j->n_rows; m++) {                                             \
                 for (uint32_t i = 0; i < n; i++)                                                   \

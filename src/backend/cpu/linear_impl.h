@@ -116,6 +116,17 @@ enum { CPU_FORMATS(PART_BYTES) };
             vb_ask(wv, (at) + (size_t)(now_ + 1) * 64);                                            \
     }
 
+/* Where sums of these rows will be put is asked for while they are multiplied for the last time:
+ * every row is a place of its own, which another worker may have had. */
+INLINE void linear_ask_out(
+    const struct linear_job *j, uint32_t row, uint32_t n_rows, uint32_t panel, uint32_t n_panels)
+{
+    for (uint32_t r = row; r < row + n_rows; r++) {
+        for (uint32_t p = panel; p < panel + n_panels; p++)
+            __builtin_prefetch(j->out + r * j->out_stride + p * PANEL_COLS, 1);
+    }
+}
+
 INLINE void linear_put(const struct linear_job *j, uint32_t row, uint32_t col, vf sum)
 {
     if (col >= j->n_cols)

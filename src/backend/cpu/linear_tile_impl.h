@@ -130,17 +130,6 @@ struct tile_format {
     void (*multiply[3])(const struct tile *t, uint32_t row); /* 4, 8, 12 rows from `row` on */
 };
 
-/* Where sums of these rows will be put is asked for while they are multiplied for the last time:
- * every row is a place of its own, which another worker may have had. */
-INLINE void tile_ask_out(const struct tile *t, uint32_t row, uint32_t n_rows)
-{
-    const struct linear_job *j = t->j;
-    for (uint32_t r = row; r < row + n_rows; r++) {
-        for (uint32_t p = 0; p < t->n_panels; p++)
-            __builtin_prefetch(j->out + r * j->out_stride + (t->panel + p) * PANEL_COLS, 1);
-    }
-}
-
 /* One part of K of some panels meets all rows. */
 static void tile_rows(struct tile *t, const struct tile_format *f, bool last)
 {
@@ -150,7 +139,7 @@ static void tile_rows(struct tile *t, const struct tile_format *f, bool last)
     for (uint32_t done = 0; done < j->n_rows; done += most) {
         const uint32_t left = j->n_rows - done, m = left < most ? left : most;
         if (last)
-            tile_ask_out(t, j->first_row + done, m);
+            linear_ask_out(j, j->first_row + done, m, t->panel, t->n_panels);
         f->multiply[(m - 1) / 4](t, j->first_row + done);
     }
 }
