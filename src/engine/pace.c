@@ -10,7 +10,8 @@
 #include <math.h>
 #include <string.h>
 
-/* A step without decodes to hold up still ends often enough for newcomers to join. */
+/* A step without decodes to hold up still ends often enough for newcomers to join; nor do newcomers
+ * make one with decodes longer. */
 #define ALONE_STEP_US 400000.0
 #define ALONE_LEAST_ROWS 64
 /* Of a step without prefill, as long as one with it is to be at most; so that what is foreseen
@@ -197,6 +198,19 @@ static double expect(const struct pace *p, const struct pace_load *load, uint32_
     return max_double(us, foresee(p, load, seen) * n_rows / (load->n_decodes + seen));
 }
 
+static double automatic_target(const struct pace *p, const struct pace_load *load)
+{
+    const double target = max_double(AUTOMATIC * foresee(p, load, 0), MIN_TARGET_US);
+    if (load->n_prompts < 2)
+        return target;
+    const uint32_t more = load->n_prompts - 1;
+    struct pace_load soon = *load;
+    soon.n_decodes += more;
+    soon.decodes_attend += load->prompts_attend / load->n_prompts * more;
+    const double then = AUTOMATIC * foresee(p, &soon, 0);
+    return max_double(target, then < ALONE_STEP_US ? then : ALONE_STEP_US);
+}
+
 uint32_t pace_rows(const struct pace *p, const struct pace_load *load, uint32_t max_rows)
 {
     if (load->n_decodes == 0) {
@@ -204,9 +218,7 @@ uint32_t pace_rows(const struct pace *p, const struct pace_load *load, uint32_t 
         rows = max_double(rows, ALONE_LEAST_ROWS);
         return rows < max_rows ? (uint32_t)rows : max_rows;
     }
-    double target = p->target_us;
-    if (target == 0.0)
-        target = max_double(AUTOMATIC * foresee(p, load, 0), MIN_TARGET_US);
+    const double target = p->target_us > 0.0 ? p->target_us : automatic_target(p, load);
     uint32_t rows = load->n_decodes + LEAST_ROWS;
     bool sure = p->widest > 0 && p->n_slow == 0;
     while (sure && rows < max_rows) {

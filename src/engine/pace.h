@@ -36,6 +36,9 @@ struct pace_load {
     uint32_t n_decodes;
     uint64_t decodes_attend;
     uint32_t depth; /* positions before a prompt's next row */
+    /* who is at a prompt and will decode then; the positions that they will attend to */
+    uint32_t n_prompts;
+    uint64_t prompts_attend;
 };
 
 struct pace {
@@ -55,9 +58,12 @@ void pace_init(struct pace *p, uint32_t itl_target_ms);
 double pace_predict(const struct pace *p, const struct pace_step *s);
 
 /* Rows the next step may have, <= max_rows. With decodes: a multiple of 4 that keeps it within the
- * target, which is automatically 1.75 times the step without prefill, or 20 ms; but 4 beside the
- * decodes always, or prompts would not get on, and no more than that while steps take strangely
- * long. Without: as many as let newcomers in soon enough. */
+ * target; but 4 beside the decodes always, or prompts would not get on, and no more than that while
+ * steps take strangely long. The target is automatically 1.75 times the step without prefill, or
+ * 20 ms; where several are at their prompts, of the step in which all but one of them decode as
+ * well, up to 400 ms: so long will the gap be that everybody has, and the sooner that is so, the
+ * more decodes share a pass over the weights. Without decodes: as many as let newcomers in soon
+ * enough. */
 uint32_t pace_rows(const struct pace *p, const struct pace_load *load, uint32_t max_rows);
 
 /* A step ran, and took so long. */

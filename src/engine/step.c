@@ -20,7 +20,9 @@ static uint32_t row_budget(const struct engine *eng)
     struct sched_load now = sched_load(eng->sched);
     struct pace_load load = {.n_decodes = now.n_decodes,
                              .decodes_attend = now.decodes_attend,
-                             .depth = now.prefill_depth};
+                             .depth = now.prefill_depth,
+                             .n_prompts = now.n_prompts,
+                             .prompts_attend = now.prompts_attend};
     return pace_rows(&eng->pace, &load, eng->max_rows);
 }
 

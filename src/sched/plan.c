@@ -60,18 +60,37 @@ static bool can_prefill(const struct sched_seq *seq)
     return sched_is_prefill(seq) && sched_is_ready(seq);
 }
 
+static void add_prompt(struct sched_load *load, const struct sched_seq *seq, int32_t priority)
+{
+    if (seq->priority < priority)
+        return;
+    load->n_prompts++;
+    load->prompts_attend += sched_length(seq);
+}
+
 struct sched_load sched_load(const struct sched *s)
 {
     struct sched_load load = {0};
+    int32_t priority = INT32_MIN; /* the highest of a decode */
     for (uint32_t i = 0; i < s->n_running; i++) {
         const struct sched_seq *seq = s->running[i];
-        if (sched_is_decode(seq)) {
-            load.n_decodes++;
-            load.decodes_attend += sched_length(seq);
-        } else if (can_prefill(seq) && sched_stored(seq) > load.prefill_depth) {
-            load.prefill_depth = sched_stored(seq);
-        }
+        if (!sched_is_decode(seq))
+            continue;
+        load.n_decodes++;
+        load.decodes_attend += sched_length(seq);
+        priority = seq->priority > priority ? seq->priority : priority;
     }
+    for (uint32_t i = 0; i < s->n_running; i++) {
+        const struct sched_seq *seq = s->running[i];
+        if (!can_prefill(seq))
+            continue;
+        if (sched_stored(seq) > load.prefill_depth)
+            load.prefill_depth = sched_stored(seq);
+        add_prompt(&load, seq, priority);
+    }
+    const uint32_t most = load.n_prompts + s->cfg.max_running - s->n_running;
+    for (uint32_t i = 0; i < s->n_waiting && load.n_prompts < most; i++)
+        add_prompt(&load, s->waiting[i], priority);
     return load;
 }
 

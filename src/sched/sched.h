@@ -151,11 +151,15 @@ enum err sched_add(struct sched *s, struct sched_seq *seq, struct err_info *e) W
 
 /* What the next step will hold, for choosing its row_budget: the decodes, the positions they attend
  * to, each with its own; and how many positions lie before the prompt that has got furthest. One
- * that the step admits, and that finds a prefix, may be further. */
+ * that the step admits, and that finds a prefix, may be further. And who will decode beside them:
+ * those at their prompts, and in the queue as many as there are slots for; but for such as any
+ * decode has a higher priority than. */
 struct sched_load {
     uint32_t n_decodes;
     uint64_t decodes_attend;
     uint32_t prefill_depth;
+    uint32_t n_prompts;
+    uint64_t prompts_attend; /* positions, to their prompts' ends */
 };
 struct sched_load sched_load(const struct sched *s);
 

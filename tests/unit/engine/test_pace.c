@@ -110,7 +110,8 @@ static uint32_t oracle_rows(const struct world *w, uint32_t first)
 static void prompt(struct world *w, uint32_t first, uint32_t n)
 {
     for (uint32_t end = first + n; first < end;) {
-        struct pace_load load = {w->n_decodes, w->decodes_attend, first};
+        struct pace_load load = {
+            .n_decodes = w->n_decodes, .decodes_attend = w->decodes_attend, .depth = first};
         uint32_t rows = pace_rows(&w->pace, &load, MAX_ROWS);
         assert_true(rows <= MAX_ROWS);
         rows = rows > w->n_decodes + 4 ? rows - w->n_decodes : 4;
@@ -368,6 +369,25 @@ static void test_targets(void **state)
     assert_int_equal(rows_for(&p, 4, 512), 512);
 }
 
+/* Where several are at their prompts, the gap may be as long as it will be once they decode. */
+static void test_targets_beside_newcomers(void **state)
+{
+    (void)state;
+    struct pace p = learnt(0, 100e3, 196e3); /* 84 ms and 4 ms a row */
+    struct pace_load load = {.n_decodes = 4, .n_prompts = 1};
+    pace_learn(&p, &(struct pace_step){.n_decodes = 4, .n_prefill = 508}, 84e3 + 512 * 4e3);
+    assert_int_equal(pace_rows(&p, &load, 512), 20); /* alone it holds up nobody longer */
+    load.n_prompts = 11;                             /* 14 decodes: 140 ms */
+    assert_in_range(pace_rows(&p, &load, 512), 36, 40);
+    load.n_prompts = 1001; /* 400 ms at the most */
+    assert_in_range(pace_rows(&p, &load, 512), 76, 80);
+    load.n_decodes = 100; /* but for those who decode already: 484 ms, times 1.75 */
+    assert_in_range(pace_rows(&p, &load, 512), 184, 192);
+    p.target_us = 165e3;
+    load.n_decodes = 4;
+    assert_in_range(pace_rows(&p, &load, 512), 16, 20);
+}
+
 static void test_without_decodes(void **state)
 {
     (void)state;
@@ -428,6 +448,7 @@ int main(void)
         cmocka_unit_test(test_first_step_is_slow),
         cmocka_unit_test(test_nonsense),
         cmocka_unit_test(test_targets),
+        cmocka_unit_test(test_targets_beside_newcomers),
         cmocka_unit_test(test_without_decodes),
         cmocka_unit_test(test_cost_of_a_position),
     };

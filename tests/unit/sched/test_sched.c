@@ -222,9 +222,39 @@ static void test_load(void **state)
     assert_int_equal(load.n_decodes, 2);
     assert_int_equal(load.decodes_attend, 7 + 9);
     assert_int_equal(load.prefill_depth, 96); /* 64, then half of 64 */
+    assert_int_equal(load.n_prompts, 2);
+    assert_int_equal(load.prompts_attend, 1000 + 1000);
     sched_remove(f->sched, a);
     sched_remove(f->sched, b);
     assert_int_equal(sched_load(f->sched).n_decodes, 0);
+}
+
+/* Who will decode beside the decodes: those in the queue as well, while there are slots. */
+static void test_load_to_come(void **state)
+{
+    struct sched_config c = default_config();
+    c.max_running = 4;
+    struct fixture *f = start(state, c, 400);
+    struct sched_seq *a = add(f, 4, 200);
+    step(f, 64);
+    add(f, 100, 110);
+    step(f, 17); /* of its prompt a part */
+    assert_int_equal(sched_load(f->sched).n_prompts, 1);
+    add(f, 50, 60);
+    struct sched_load load = sched_load(f->sched);
+    assert_int_equal(load.n_prompts, 2);
+    assert_int_equal(load.prompts_attend, 100 + 50);
+    for (int i = 0; i < 3; i++)
+        add(f, 50, 60);
+    load = sched_load(f->sched); /* two slots are left */
+    assert_int_equal(load.n_decodes, 1);
+    assert_int_equal(load.n_prompts, 3);
+    assert_int_equal(load.prompts_attend, 100 + 50 + 50);
+    a->priority = 1; /* it waits for nobody below it */
+    load = sched_load(f->sched);
+    assert_int_equal(load.n_prompts, 0);
+    assert_int_equal(load.prompts_attend, 0);
+    assert_int_equal(load.prefill_depth, 16);
 }
 
 /* More prompts than useful chunks: they take turns, so none waits for ever. */
@@ -365,6 +395,7 @@ int main(void)
         TEST(test_budget_beside_decodes),
         TEST(test_small_chunks_are_not_cut_down),
         TEST(test_load),
+        TEST(test_load_to_come),
         TEST(test_turns),
         TEST(test_all_logits_are_capped),
         TEST(test_cancel_while_waiting),
