@@ -60,9 +60,18 @@ static bool can_prefill(const struct sched_seq *seq)
     return sched_is_prefill(seq) && sched_is_ready(seq);
 }
 
+static uint32_t count_decodes(const struct sched *s)
+{
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < s->n_running; i++)
+        n += sched_is_decode(s->running[i]);
+    return n;
+}
+
+/* One that is at its prompt, and decodes more than once then. */
 static void add_prompt(struct sched_load *load, const struct sched_seq *seq, int32_t priority)
 {
-    if (seq->priority < priority)
+    if (seq->priority < priority || seq->n_max < sched_length(seq) + 2)
         return;
     load->n_prompts++;
     load->prompts_attend += sched_length(seq);
@@ -72,8 +81,10 @@ struct sched_load sched_load(const struct sched *s)
 {
     struct sched_load load = {0};
     int32_t priority = INT32_MIN; /* the highest of a decode */
+    int64_t room = kv_room(s->kv);
     for (uint32_t i = 0; i < s->n_running; i++) {
         const struct sched_seq *seq = s->running[i];
+        room -= sched_expected_blocks(s, seq);
         if (!sched_is_decode(seq))
             continue;
         load.n_decodes++;
@@ -82,15 +93,20 @@ struct sched_load sched_load(const struct sched *s)
     }
     for (uint32_t i = 0; i < s->n_running; i++) {
         const struct sched_seq *seq = s->running[i];
-        if (!can_prefill(seq))
+        if (!sched_is_prefill(seq))
             continue;
-        if (sched_stored(seq) > load.prefill_depth)
+        if (can_prefill(seq) && sched_stored(seq) > load.prefill_depth)
             load.prefill_depth = sched_stored(seq);
         add_prompt(&load, seq, priority);
     }
-    const uint32_t most = load.n_prompts + s->cfg.max_running - s->n_running;
-    for (uint32_t i = 0; i < s->n_waiting && load.n_prompts < most; i++)
-        add_prompt(&load, s->waiting[i], priority);
+    const uint32_t n_free = s->cfg.max_running - s->n_running;
+    for (uint32_t i = 0; i < s->n_waiting && i < n_free; i++) {
+        const struct sched_seq *seq = s->waiting[s->n_waiting - 1 - i];
+        room -= sched_expected_blocks(s, seq);
+        if (room < 0)
+            break;
+        add_prompt(&load, seq, priority);
+    }
     return load;
 }
 
@@ -98,7 +114,7 @@ struct sched_load sched_load(const struct sched *s)
  * the next; but a few rows are left always, or prompts would starve behind decodes. */
 static uint32_t prefill_budget(const struct sched *s, uint32_t row_budget)
 {
-    uint32_t n_decodes = sched_load(s).n_decodes, room = s->cfg.max_rows - n_decodes;
+    uint32_t n_decodes = count_decodes(s), room = s->cfg.max_rows - n_decodes;
     uint32_t budget = row_budget > n_decodes ? row_budget - n_decodes : 0;
     return min_u32(budget > SCHED_LEAST_ROWS ? budget : SCHED_LEAST_ROWS, room);
 }

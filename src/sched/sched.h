@@ -152,8 +152,8 @@ enum err sched_add(struct sched *s, struct sched_seq *seq, struct err_info *e) W
 /* What the next step will hold, for choosing its row_budget: the decodes, the positions they attend
  * to, each with its own; and how many positions lie before the prompt that has got furthest. One
  * that the step admits, and that finds a prefix, may be further. And who will decode beside them:
- * those at their prompts, and in the queue as many as there are slots for; but for such as any
- * decode has a higher priority than. */
+ * those at their prompts, and in the queue as many as there are slots and blocks for, about; but
+ * for such as any decode has a higher priority than, and those that want one token or none. */
 struct sched_load {
     uint32_t n_decodes;
     uint64_t decodes_attend;

@@ -13,7 +13,8 @@
  * loaded again, and the core finds work of three groups to do at a time.
  *
  * The first 16 rows find the panel as it is: group g + 1 is widened while g is multiplied, from
- * memory, and stays for the other rows, 512 of K at a time. Of up to 32 rows a panel follows the
+ * memory, and stays for the other rows, 512 of K at a time (up to 16 rows take all of K, of which a
+ * ring holds 512). Of up to 32 rows a panel follows the
  * other; of more, two take turns, and each 16 ask for the activations of the next 16, which lie in
  * the second cache or further away: in a model that is an eighth of the time. (Q8_0:
  * linear_amx_q8_impl.h.) */
@@ -178,7 +179,7 @@ AMX_INLINE void amx_groups(const struct amx_groups *of,
     const float *s[AMX_ROWS / ACT_TILE];
     UNROLL for (int i = 0; i < M / ACT_TILE; i++)
     {
-        /* behind the last row there is nothing */
+        /* behind the last row there is nothing, nor in C: such sums are not put */
         s[i] = a->s + (i * ACT_TILE < (int)a->n_rows ? (size_t)i * ACT_PLANES * a->plane : 0);
         __asm__("" : "+r"(s[i])); /* each a register: no sums of products in the loop */
     }
@@ -307,7 +308,7 @@ AMX static void amx_groups_config(uint32_t n_rows)
         if (j->n_rows <= 2 * AMX_ROWS)                                                             \
             a.ask = panel + at + AMX_GROUPS_SOON;                                                  \
         else                                                                                       \
-            a.ask = panel + next + (next < j->panel_bytes ? 0 : j->panel_bytes);                   \
+            a.ask = next < j->panel_bytes ? panel + next : panel + 2 * j->panel_bytes;             \
         for (uint32_t done = 0; done < j->n_rows; done += AMX_ROWS) {                              \
             a.sums = wide->sums + done;                                                            \
             amx_groups_rows(&a, j, done, k);                                                       \

@@ -377,8 +377,8 @@ static void test_targets_beside_newcomers(void **state)
     struct pace_load load = {.n_decodes = 4, .n_prompts = 1};
     pace_learn(&p, &(struct pace_step){.n_decodes = 4, .n_prefill = 508}, 84e3 + 512 * 4e3);
     assert_int_equal(pace_rows(&p, &load, 512), 20); /* alone it holds up nobody longer */
-    load.n_prompts = 11;                             /* 14 decodes: 140 ms */
-    assert_in_range(pace_rows(&p, &load, 512), 36, 40);
+    load.n_prompts = 10;                             /* 13 decodes: 136 ms, times 1.75 */
+    assert_int_equal(pace_rows(&p, &load, 512), 36);
     load.n_prompts = 1001; /* 400 ms at the most */
     assert_in_range(pace_rows(&p, &load, 512), 76, 80);
     load.n_decodes = 100; /* but for those who decode already: 484 ms, times 1.75 */
