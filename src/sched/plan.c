@@ -80,8 +80,8 @@ static void add_prompt(struct sched_load *load, const struct sched_seq *seq, int
 struct sched_load sched_load(const struct sched *s)
 {
     struct sched_load load = {0};
-    int32_t priority = INT32_MIN; /* the highest of a decode */
-    int64_t room = kv_room(s->kv);
+    int32_t priority = INT32_MIN;       /* the highest of a decode */
+    int64_t room = kv_available(s->kv); /* as admission counts */
     for (uint32_t i = 0; i < s->n_running; i++) {
         const struct sched_seq *seq = s->running[i];
         room -= sched_expected_blocks(s, seq);

@@ -14,10 +14,9 @@
  *
  * The first 16 rows find the panel as it is: group g + 1 is widened while g is multiplied, from
  * memory, and stays for the other rows, 512 of K at a time (up to 16 rows take all of K, of which a
- * ring holds 512). Of up to 32 rows a panel follows the
- * other; of more, two take turns, and each 16 ask for the activations of the next 16, which lie in
- * the second cache or further away: in a model that is an eighth of the time. (Q8_0:
- * linear_amx_q8_impl.h.) */
+ * ring holds 512). Of up to 32 rows one panel follows the other; of more, two take turns, and each
+ * 16 ask for the activations of the next 16, which lie in the second cache or further away: in a
+ * model that saves a twelfth. (Q8_0: linear_amx_q8_impl.h.) */
 enum {
     AMX_RING = 4,             /* C */
     AMX_GROUPS = TILE_K / 32, /* B of a panel */

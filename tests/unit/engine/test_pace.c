@@ -379,6 +379,10 @@ static void test_targets_beside_newcomers(void **state)
     assert_int_equal(pace_rows(&p, &load, 512), 20); /* alone it holds up nobody longer */
     load.n_prompts = 10;                             /* 13 decodes: 136 ms, times 1.75 */
     assert_int_equal(pace_rows(&p, &load, 512), 36);
+    p.cost[2] = 1e3; /* 1024 positions; 9 newcomers will see 4096 each */
+    load.prompts_attend = UINT64_C(10) * 4096;
+    assert_int_equal(pace_rows(&p, &load, 512), 52);
+    p.cost[2] = 0.0;
     load.n_prompts = 1001; /* 400 ms at the most */
     assert_in_range(pace_rows(&p, &load, 512), 76, 80);
     load.n_decodes = 100; /* but for those who decode already: 484 ms, times 1.75 */

@@ -244,17 +244,33 @@ static void test_load_to_come(void **state)
     struct sched_load load = sched_load(f->sched);
     assert_int_equal(load.n_prompts, 2);
     assert_int_equal(load.prompts_attend, 100 + 50);
-    for (int i = 0; i < 3; i++)
-        add(f, 50, 60);
+    for (uint32_t i = 0; i < 3; i++)
+        add(f, 40 - i, 60);
     load = sched_load(f->sched); /* two slots are left */
     assert_int_equal(load.n_decodes, 1);
     assert_int_equal(load.n_prompts, 3);
-    assert_int_equal(load.prompts_attend, 100 + 50 + 50);
+    assert_int_equal(load.prompts_attend, 100 + 50 + 40);
     a->priority = 1; /* it waits for nobody below it */
     load = sched_load(f->sched);
     assert_int_equal(load.n_prompts, 0);
     assert_int_equal(load.prompts_attend, 0);
     assert_int_equal(load.prefill_depth, 16);
+}
+
+/* Nor those for whom there is no memory, or who do not decode. */
+static void test_load_not_to_come(void **state)
+{
+    struct fixture *f = start(state, default_config(), 16);
+    add(f, 4, BLOCK_TOKENS);
+    step(f, 64);
+    add(f, 10, 11); /* wants one token, which its prompt's last row chooses */
+    assert_int_equal(sched_load(f->sched).n_prompts, 0);
+    add(f, 10, BLOCK_TOKENS);
+    assert_int_equal(sched_load(f->sched).n_prompts, 1);
+    add(f, 12 * BLOCK_TOKENS, 13 * BLOCK_TOKENS); /* with it all 16 blocks are taken */
+    assert_int_equal(sched_load(f->sched).n_prompts, 2);
+    add(f, 10, 2 * BLOCK_TOKENS);
+    assert_int_equal(sched_load(f->sched).n_prompts, 2);
 }
 
 /* More prompts than useful chunks: they take turns, so none waits for ever. */
@@ -396,6 +412,7 @@ int main(void)
         TEST(test_small_chunks_are_not_cut_down),
         TEST(test_load),
         TEST(test_load_to_come),
+        TEST(test_load_not_to_come),
         TEST(test_turns),
         TEST(test_all_logits_are_capped),
         TEST(test_cancel_while_waiting),
