@@ -270,18 +270,22 @@ enum { NEAR_PANELS = 4, NEAR_BYTES = 512 * 1024 };
 #define FEW(name, m, t) linear_##name(j, p, row, (m), (t), PANELS_AT_ONCE(m))
 
 #if LINEAR_M == 8
+/* Many sums: where they go is asked for. (Of fewer the weights need the buffers.) */
+#define FEW_ASK(name, m)                                                                           \
+    linear_ask_out(j, row, (m), p, PANELS_AT_ONCE(m));                                             \
+    FEW(name, m, ACT_TILE)
 #define MORE_CASES(name)                                                                           \
     case 5:                                                                                        \
-        FEW(name, 5, ACT_TILE);                                                                    \
+        FEW_ASK(name, 5);                                                                          \
         break;                                                                                     \
     case 6:                                                                                        \
-        FEW(name, 6, ACT_TILE);                                                                    \
+        FEW_ASK(name, 6);                                                                          \
         break;                                                                                     \
     case 7:                                                                                        \
-        FEW(name, 7, ACT_TILE);                                                                    \
+        FEW_ASK(name, 7);                                                                          \
         break;                                                                                     \
     case 8:                                                                                        \
-        FEW(name, 8, ACT_TILE);                                                                    \
+        FEW_ASK(name, 8);                                                                          \
         break;
 #else
 #define MORE_CASES(name)
