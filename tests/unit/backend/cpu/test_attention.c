@@ -124,10 +124,12 @@ static void visible(const struct attn_case *c, uint32_t pos, uint32_t *begin, ui
     }
 }
 
+/* The mean square error, over the squares of what is added up: values that happen to cancel would
+ * leave nothing to hold an error against. */
 static double attn_error(const struct attn_case *c, const float *out)
 {
     const uint32_t dim = c->kv.head_dim, n_value = n_value_of(c);
-    double num = 0, den = 0, w[2048], want[MAX_HEAD_DIM];
+    double num = 0, den = 0, w[2048], want[MAX_HEAD_DIM], square[MAX_HEAD_DIM];
     for (uint32_t i = 0; i < c->rows * c->group; i++) {
         uint32_t begin, n;
         visible(c, c->first_pos + i / c->group, &begin, &n);
@@ -142,16 +144,20 @@ static double attn_error(const struct attn_case *c, const float *out)
             top = w[p] > top ? w[p] : top;
         }
         memset(want, 0, sizeof want);
+        memset(square, 0, sizeof square);
         sum = c->sinks ? exp(c->sinks[i % c->group] - top) : 0;
         for (uint32_t p = begin; p < n; p++) {
             sum += w[p] = exp(w[p] - top);
-            for (uint32_t d = 0; d < n_value; d++)
-                want[d] += w[p] * (c->kv.latent ? c->k : c->v)[(size_t)p * dim + d];
+            for (uint32_t d = 0; d < n_value; d++) {
+                const double x = w[p] * (c->kv.latent ? c->k : c->v)[(size_t)p * dim + d];
+                want[d] += x;
+                square[d] += x * x;
+            }
         }
         for (uint32_t d = 0; d < n_value; d++) {
             const double diff = out[(size_t)i * n_value + d] - want[d] / sum;
             num += diff * diff;
-            den += want[d] / sum * want[d] / sum;
+            den += square[d] / (sum * sum);
         }
     }
     return num / den;
