@@ -59,7 +59,10 @@ enum { CPU_FORMATS(PANEL_UNIT_BYTES) };
  * whose scales are integers 128 share a d, so that what is summed up to there stays an integer. */
 struct act_block {
     float d;
-    float dsum;   /* d * sum(q) */
+    union {
+        float dsum;   /* d * sum(q), by32 */
+        int32_t sums; /* by128, of even groups: sum(q), and the next one's, 16 bits each */
+    };
     int32_t n128; /* -128 * sum(q) */
     union {
         int32_t n8;    /* -8 * sum(q), by32 */
@@ -88,7 +91,9 @@ enum {
     ACT_PAIRS = 256, /* beside ACT_INT8_128: no |q| above PAIRS_MOST */
     ACT_HIGH = 512,
     SUPER_K = 128,
-    PAIRS_MOST = 120
+    PAIRS_MOST = 120,
+    PAIRS_PANELS = 3,   /* that meet rows at a time, */
+    PAIRS_MIN_ROWS = 17 /* where there are so many: making them wide pays */
 };
 
 enum { ACT_D, ACT_DSUM, ACT_PLANES };

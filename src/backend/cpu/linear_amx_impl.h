@@ -460,15 +460,14 @@ INLINE void amx_ask(const struct linear_job *j, const uint8_t *panel, size_t aft
             amx_any_##name(j);                                                                     \
     }
 
-/* Up to 4 rows of a format whose kind takes off: alone_NAME. apart: that kind, but for what it
- * takes off. */
-#define DEFINE_AMX_ALONE(name, apart)                                                              \
-    DEFINE_SUPER_FEW(alone_##name, name, apart, AMX_MINS)                                          \
+/* Up to 4 rows of a format whose kind takes off: alone_NAME. */
+#define DEFINE_AMX_ALONE(name, kind)                                                               \
+    DEFINE_SUPER_FEW(alone_##name, name, kind, AMX_MINS)                                           \
     DEFINE_MEET(, alone_##name, false, NO_MORE_CASES)
 
 _Static_assert(AMX_APART_MIN == 5, "alone_NAME has so many rows");
-DEFINE_AMX_ALONE(q4_k, SUPER_APART)
-DEFINE_AMX_ALONE(q5_k, SUPER_APART_31)
+DEFINE_AMX_ALONE(q4_k, SUPER_MIN)
+DEFINE_AMX_ALONE(q5_k, SUPER_MIN_31)
 DEFINE_AMX_FEW(q4_k, SUPER_MIN, PANEL_Q4_K_BYTES / 8, meet_alone_q4_k)
 DEFINE_AMX_FEW(q5_k, SUPER_MIN_31, PANEL_Q5_K_BYTES / 8, meet_alone_q5_k)
 DEFINE_AMX_FEW(q6_k, SUPER_HALVES, PANEL_Q6_K_BYTES / 8, run_q6_k)

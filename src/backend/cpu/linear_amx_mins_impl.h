@@ -44,8 +44,12 @@ INLINE void amx_mins_store(uint8_t *b, uint32_t g, vf min)
         lo_sum[m][v] = vf_fma(scales[0].other_min, amx_of_pair(of_row, true), lo_sum[m][v]);       \
     }
 
-#define AMX_MINS_MEET(m, v, head)                                                                  \
-    if (first % 8 != 0) { /* the second 128 of 256 */                                              \
+#define AMX_MINS_MEET(name, v, h, head, panel)                                                     \
+    NO_MINS_MEET(name, v, h, head, panel)                                                          \
+    EACH_ROW                                                                                       \
+    {                                                                                              \
+        if (first % 8 == 0) /* the first 128 of 256 */                                             \
+            continue;                                                                              \
         const vf sum = vf_add(vf_zero(), vf_add(hi_sum[m][v], lo_sum[m][v]));                      \
         kept[m][v] = vf_fma(sum, (head).dmin, kept[m][v]);                                         \
         hi_sum[m][v] = lo_sum[m][v] = vf_zero();                                                   \

@@ -73,6 +73,7 @@ BF16_DOT static void multiply12_bf16dot(const struct tile *t, uint32_t row)
 static void tiled_bf16dot(const struct linear_job *j)
 {
     static const struct tile_format format = {
+        .panels = TILE_PANELS,
         .part_k = TILE_FLOAT_K,
         .part_bytes = TILE_FLOAT_K * PANEL_COLS * 2,
         .max_rows = TILE_FLOAT_M,

@@ -176,6 +176,14 @@ INLINE vf add_super(vf acc, vi t, vf d, const struct act_block *b)
     return vf_fma(vf_from_i(t), vf_mul(d, vf_set1(b->d)), acc);
 }
 
+/* The same, less what is to take off: dmin * (sum over groups: min * (sum of q)), the part in
+ * brackets `off`, exact too. */
+INLINE vf add_super_min(vf acc, vi t, vi off, vf d, vf dmin, const struct act_block *b)
+{
+    const vf x = vf_fnma(dmin, vf_from_i(off), vf_mul(d, vf_from_i(t)));
+    return vf_fma(x, vf_set1(b->d), acc);
+}
+
 /* What a sum over q + 16 begins with, twice n8. Rows of padding hold anything, so it may wrap. */
 INLINE vi vi_begin16(const struct act_block *b)
 {
@@ -202,14 +210,11 @@ enum wide_kind {
     WIDE_HALVES,      /* q + 32; scales of either half */
     WIDE_HALVES_128,  /* q + 128; the same */
     SUPER_PLUS_128,   /* q + 128; integer scale (vi_scale); d third, as in all that follow */
-    SUPER_MIN,        /* q, at most 15; integer scale (vn_scale), what to take off */
+    SUPER_MIN,        /* q, at most 15; integer scale (vn_scale); what to take off likewise */
     SUPER_MIN_31,     /* q, at most 31; the same */
     SUPER_HALVES,     /* q + 32; integer scales of either half */
     SUPER_MIN_HALVES, /* scale * q; what to take off in either half */
     SUPER_SCALED,     /* 128 - scale * q; -d third */
-
-    SUPER_APART = SUPER_MIN, /* what is to take off by itself (linear_amx_mins_impl.h) */
-    SUPER_APART_31 = SUPER_MIN_31,
 };
 
 /* For run_act_parts: of a format whether many rows meet words, and how many are few. */

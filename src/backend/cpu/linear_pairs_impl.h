@@ -14,23 +14,29 @@
  *
  *     pack     act_block.pairs, of each 32 of a row
  *     widen    128 of K: | begin i32[16] | d f32[16] | group 0 | group 1 | group 2 | group 3 |
- *              group:    | scale i32[16] | min f32[16] | w1 - h | w2 + o | w1 - h | w2 + o | ... |
- *                          64 bytes        64            64 each, words 0 .. 7 of its K
+ *              group:    | scale i32[16] | min       | w1 - h | w2 + o | w1 - h | w2 + o | ... |
+ *                          64 bytes        64          64 each, words 0 .. 7 of its K
+ *              min:      of groups 0 and 2 i16[16][2], that and the next group's; of group 1 dmin
+ *                        f32[16]
  *
  * begin: the columns' terms of all four groups times their scales, taken off; so what meets a scale
  * is the dot product of a group and its column's term, 57,600 + 17,280 at most. Of one row, 16
  * columns and 128 of K there are 16 vpdpbusd and 32 additions, four shuffles and vpdpwssd for
- * scales, four multiply-adds for minima and three operations at the end: 63 on four ports that do
- * one every other cycle each, of which 26 on the two that multiply, where SUPER_MIN has 42 on
- * those. The price is activations in 241 steps instead of 255: 1.12 times the mean square error. */
+ * scales, two vpdpwssd for minima and five operations at the end: 63 on four ports that do one
+ * every other cycle each, of which 25 on the two that multiply, where SUPER_MIN has 41 on those.
+ * Four rows meet three panels: so words that are loaded for one operand are few enough for the
+ * loads, and sums, totals and weights just fill the registers. The price is activations in 241
+ * steps instead of 255: 1.12 times the mean square error. */
 enum {
     PAIRS_H = 8,
+    PAIRS_K = 256, /* a part: three panels of it fill a third of the nearest cache */
     PAIRS_GROUP_BYTES = 128 + 8 * 64,
     PAIRS_SUPER_BYTES = 128 + SUPER_K / 32 * PAIRS_GROUP_BYTES,
-    PAIRS_PART_BYTES = TILE_K / SUPER_K * PAIRS_SUPER_BYTES,
+    PAIRS_PART_BYTES = PAIRS_K / SUPER_K * PAIRS_SUPER_BYTES,
 };
-_Static_assert(TILE_PANELS *PAIRS_PART_BYTES <= WIDE_PART_BYTES && PARTS == 1,
+_Static_assert(PAIRS_PANELS *PAIRS_PART_BYTES <= WIDE_PART_BYTES && PARTS == 1,
                "sums lie behind wide parts");
+_Static_assert((int)PAIRS_PANELS <= (int)LINEAR_MAX_SUMS, "sums have room");
 
 /* What sums over 32 of K begin with for a row that has these q: of (x1 + o) (x2 - h) + o h. */
 INLINE int32_t pairs_of_row(const int8_t *q)
@@ -62,21 +68,17 @@ struct pairs_at {
 
 #define PAIRS_ROW(m) ((m) == 3 ? at->stride_3 : (size_t)(m)*at->stride)
 #define PAIRS_WIDE(v, where) (at->wide + (v)*PAIRS_PART_BYTES + (where))
-#define EACH_PAIRS_SUM                                                                             \
-    UNROLL for (int m = 0; m < ACT_TILE; m++) UNROLL for (int v = 0; v < TILE_VECS; v++)
+#define EACH_PAIRS_SUM UNROLL for (int m = 0; m < ACT_TILE; m++) UNROLL for (int v = 0; v < V; v++)
 
-/* A group meets four rows; minima come after its first two words, so that they do not stand in a
- * line. */
-INLINE void pairs_group(const struct pairs_at *at,
-                        vi total[ACT_TILE][TILE_VECS],
-                        vf sum[ACT_TILE][TILE_VECS])
+/* A group meets four rows. V: panels, here and below. */
+INLINE void pairs_group(const struct pairs_at *at, vi total[ACT_TILE][PAIRS_PANELS], const int V)
 {
-    vi s[ACT_TILE][TILE_VECS];
+    vi s[ACT_TILE][PAIRS_PANELS];
     EACH_PAIRS_SUM s[m][v] = vi_set1(at->b[m].pairs);
     UNROLL for (int g = 0; g < 8; g += 2)
     {
-        vb w1[TILE_VECS], w2[TILE_VECS];
-        UNROLL for (int v = 0; v < TILE_VECS; v++)
+        vb w1[PAIRS_PANELS], w2[PAIRS_PANELS];
+        UNROLL for (int v = 0; v < V; v++)
         {
             w1[v] = vb_load(PAIRS_WIDE(v, 128 + g * 64));
             w2[v] = vb_load(PAIRS_WIDE(v, 192 + g * 64));
@@ -85,44 +87,58 @@ INLINE void pairs_group(const struct pairs_at *at,
         {
             const int8_t *q = at->q + PAIRS_ROW(m) + g * 4;
             const vb x1 = vb_set4(load_i32(q)), x2 = vb_set4(load_i32(q + 4));
-            UNROLL for (int v = 0; v < TILE_VECS; v++) s[m][v] =
+            UNROLL for (int v = 0; v < V; v++) s[m][v] =
                 vi_dot_bytes(s[m][v], vb_plus(x1, w2[v]), vb_plus(x2, w1[v]));
         }
-        if (g == 0)
-            EACH_PAIRS_SUM sum[m][v] = vf_fnma(
-                vf_load((const float *)PAIRS_WIDE(v, 64)), vf_set1(at->b[m].dsum), sum[m][v]);
     }
     EACH_PAIRS_SUM total[m][v] =
         vi_add_times(total[m][v], s[m][v], vi_load((const int32_t *)PAIRS_WIDE(v, 0)));
 }
 
-/* 128 of K meet four rows. */
-INLINE void pairs_super(struct pairs_at *at, float *sums)
+/* What 128 of K came to for four rows meets their sums. */
+INLINE void pairs_meet(const struct pairs_at *at,
+                       vi total[ACT_TILE][PAIRS_PANELS],
+                       float *sums,
+                       const int V)
 {
-    vi total[ACT_TILE][TILE_VECS];
-    vf sum[ACT_TILE][TILE_VECS];
-    const uint8_t *begin = at->wide;
-    const struct act_block *b = at->b;
+    UNROLL for (int v = 0; v < V; v++)
+    {
+        const uint8_t *min = PAIRS_WIDE(v, 128 + 64);
+        const vi off0 = vi_load((const int32_t *)min);
+        const vi off2 = vi_load((const int32_t *)(min + 2 * PAIRS_GROUP_BYTES));
+        const vf d = vf_load((const float *)PAIRS_WIDE(v, 64));
+        const vf dmin = vf_load((const float *)(min + PAIRS_GROUP_BYTES));
+        UNROLL for (int m = 0; m < ACT_TILE; m++)
+        {
+            const struct act_block *b = at->b + m;
+            float *sum = sums + (m * PAIRS_PANELS + v) * VL;
+            vi off = vi_dot_words(vi_set1(0), off0, b->sums);
+            off = vi_dot_words(off, off2, b[2 * ACT_TILE].sums);
+            vf_store(sum, add_super_min(vf_load(sum), total[m][v], off, d, dmin, b));
+        }
+    }
+}
+
+/* 128 of K meet four rows. */
+INLINE void pairs_super(struct pairs_at *at, float *sums, const int V)
+{
+    vi total[ACT_TILE][PAIRS_PANELS];
+    struct pairs_at begin = *at;
     EACH_PAIRS_SUM total[m][v] = vi_load((const int32_t *)PAIRS_WIDE(v, 0));
-    EACH_PAIRS_SUM sum[m][v] = vf_load(SUM_AT(m, v));
     at->wide += 128;
     for (int g = 0; g < SUPER_K / 32; g++) {
         __asm__(""
                 : "+r"(at->q), "+r"(at->stride), "+r"(at->stride_3), "+r"(at->b), "+r"(at->wide));
-        pairs_group(at, total, sum);
+        pairs_group(at, total, V);
         at->q += 32;
         at->b += ACT_TILE;
         at->wide += PAIRS_GROUP_BYTES;
     }
-    __asm__("" : "+r"(begin), "+r"(b), "+r"(sums));
-    EACH_PAIRS_SUM
-    {
-        const vf d = vf_load((const float *)(begin + v * PAIRS_PART_BYTES + 64));
-        vf_store(SUM_AT(m, v), add_super(sum[m][v], total[m][v], d, &b[m]));
-    }
+    __asm__("" : "+r"(begin.wide), "+r"(begin.b), "+r"(sums));
+    pairs_meet(&begin, total, sums, V);
 }
 
-static void multiply4_pairs(const struct tile *t, uint32_t row)
+INLINE void pairs_rows(const struct tile *t, uint32_t row, const int V)
 {
     const struct act_int8 *acts = &t->j->act->by128;
     const uint32_t k = t->j->act->k;
@@ -133,11 +149,22 @@ static void multiply4_pairs(const struct tile *t, uint32_t row)
         .b = acts->b + ((size_t)(row / ACT_TILE) * k + t->first_k) / 32 * ACT_TILE,
         .wide = t->wide,
     };
+    float *sums = t->sums + (size_t)(row - t->j->first_row) * PAIRS_PANELS * VL;
     const uint8_t *ask = tile_asks(t, row);
     for (uint32_t i = 0; i < t->n_k; i += SUPER_K, ask += t->ask) {
-        tile_ask(t, ask);
-        pairs_super(&at, tile_sums(t, row));
+        tile_ask(t, ask, PAIRS_PANELS);
+        pairs_super(&at, sums, V);
     }
+}
+
+static void multiply4_pairs(const struct tile *t, uint32_t row)
+{
+    if (t->n_panels == 3)
+        pairs_rows(t, row, 3);
+    else if (t->n_panels == 2)
+        pairs_rows(t, row, 2);
+    else
+        pairs_rows(t, row, 1);
 }
 
 #define DEFINE_PAIRS(name)                                                                         \
@@ -155,18 +182,24 @@ static void multiply4_pairs(const struct tile *t, uint32_t row)
                 vb q[8];                                                                           \
                 UNROLL for (int g = 0; g < 8; g++) q[g] = bytes_##name(w, i, g, 0);                \
                 vi_store((int32_t *)group, vi_scale(scales.w));                                    \
-                vf_store((float *)(group + 64), scales.min);                                       \
+                vi off = scales.second;                                                            \
+                if (i % 2 == 0)                                                                    \
+                    off = two_words(off, scales_##name(head, panel, i + 1, 0).second);             \
+                vi_store((int32_t *)(group + 64), off);                                            \
                 begin = widen_pairs(q, begin, scales.w, group + 128);                              \
             }                                                                                      \
             vi_store((int32_t *)to, begin);                                                        \
             vf_store((float *)(to + 64), head.d);                                                  \
+            vf_store((float *)(to + 128 + PAIRS_GROUP_BYTES + 64), head.dmin);                     \
             to += PAIRS_SUPER_BYTES;                                                               \
         }                                                                                          \
     }                                                                                              \
     static void pairs_##name(const struct linear_job *j)                                           \
     {                                                                                              \
-        static const struct tile_format format = {.part_k = TILE_K,                                \
-                                                  .part_bytes = PART_BYTES_##name,                 \
+        static const struct tile_format format = {.panels = PAIRS_PANELS,                          \
+                                                  .part_k = PAIRS_K,                               \
+                                                  .part_bytes =                                    \
+                                                      PART_BYTES_##name * PAIRS_K / TILE_K,        \
                                                   .max_rows = ACT_TILE,                            \
                                                   .widen = widen_pairs_##name,                     \
                                                   .multiply = {multiply4_pairs}};                  \
@@ -175,9 +208,6 @@ static void multiply4_pairs(const struct tile *t, uint32_t row)
         else                                                                                       \
             run_tiled(j, &format);                                                                 \
     }
-
-/* From so many rows on making them wide pays. */
-#define PAIRS_MIN_ROWS 17
 
 DEFINE_PAIRS(q4_k)
 

@@ -23,8 +23,8 @@ INLINE struct head head_q4_k(const uint8_t *panel, uint32_t i, int c)
 INLINE struct super_scales scales_q4_k(struct head head, const uint8_t *panel, uint32_t i, int c)
 {
     const uint8_t *at = PAIR_q4_k(panel, i) + i % 2 * 32 + c;
-    const vf min = vf_load_u8(at + 16);
-    return (struct super_scales){vi_load_u8(at), NO_SCALE, vf_mul(head.dmin, min), min};
+    return (struct super_scales){
+        vi_load_u8(at), vi_load_u8(at + 16), head.dmin, vf_load_u8(at + 16)};
 }
 
-DEFINE_SUPER(q4_k, SUPER_MIN, RUN_USUAL)
+DEFINE_SUPER_OF(q4_k, SUPER_MIN, TAKE_OFF, RUN_USUAL)

@@ -74,8 +74,8 @@ INLINE struct head head_q5_k(const uint8_t *panel, uint32_t i, int c)
 INLINE struct super_scales scales_q5_k(struct head head, const uint8_t *panel, uint32_t i, int c)
 {
     const uint8_t *at = PAIR_q5_k(panel, i) + i % 2 * 32 + c;
-    const vf min = vf_load_u8(at + 16);
-    return (struct super_scales){vi_load_u8(at), NO_SCALE, vf_mul(head.dmin, min), min};
+    return (struct super_scales){
+        vi_load_u8(at), vi_load_u8(at + 16), head.dmin, vf_load_u8(at + 16)};
 }
 
 DEFINE_GROUPED(q4_1, WIDE_MIN, RUN_SIMPLE)
@@ -84,4 +84,4 @@ DEFINE_GROUPED(q5_0, WIDE_PLUS_16, RUN_SIMPLE)
 
 DEFINE_GROUPED(q5_1, WIDE_MIN_31, RUN_SIMPLE)
 
-DEFINE_SUPER(q5_k, SUPER_MIN_31, RUN_USUAL)
+DEFINE_SUPER_OF(q5_k, SUPER_MIN_31, TAKE_OFF, RUN_USUAL)

@@ -28,8 +28,7 @@ struct super_scales {
         EACH_ROW EACH_BESIDE t[m][v + u] = vi_plus(t[m][v + u], vi_times(s[m][u], scales[u].w));   \
     }
 
-/* Without what is to take off. */
-#define SUPER_APART_FEW(name)                                                                      \
+#define SUPER_MIN_FEW(name)                                                                        \
     vn s[LINEAR_M][2];                                                                             \
     EACH_ROW EACH_BESIDE s[m][u] = vn_begin(0);                                                    \
     GROUP_DOTS(name, 0, 8, vn_dot, s)                                                              \
@@ -38,28 +37,12 @@ struct super_scales {
     EACH_BESIDE lanes[u] = vn_lanes(scales[u].w);                                                  \
     EACH_ROW EACH_BESIDE t[m][v + u] = vi_plus(t[m][v + u], vn_times(s[m][u], lanes[u]));
 
-#define SUPER_APART_31_FEW(name)                                                                   \
+#define SUPER_MIN_31_FEW(name)                                                                     \
     vi s[LINEAR_M][2];                                                                             \
     EACH_ROW EACH_BESIDE s[m][u] = vi_set1(0);                                                     \
     GROUP_DOTS(name, 0, 8, vi_dot, s)                                                              \
     SCALES_BESIDE(name, super_scales)                                                              \
     EACH_ROW EACH_BESIDE t[m][v + u] = vi_plus(t[m][v + u], vi_times(s[m][u], scales[u].w));
-
-#define SUPER_TAKE_OFF                                                                             \
-    EACH_ROW EACH_BESIDE acc[m][v + u] =                                                           \
-        vf_fnma(scales[u].min, vf_set1(ACT_BLOCK(i, m)->dsum), acc[m][v + u]);
-
-#define SUPER_MIN_FEW(name)                                                                        \
-    {                                                                                              \
-        SUPER_APART_FEW(name)                                                                      \
-        SUPER_TAKE_OFF                                                                             \
-    }
-
-#define SUPER_MIN_31_FEW(name)                                                                     \
-    {                                                                                              \
-        SUPER_APART_31_FEW(name)                                                                   \
-        SUPER_TAKE_OFF                                                                             \
-    }
 
 #define SUPER_HALVES_FEW(name)                                                                     \
     {                                                                                              \
@@ -96,17 +79,42 @@ struct super_scales {
  * not do by itself. */
 
 /* kind: one of the wide kinds that begin with SUPER_; run: as in DEFINE_GROUPED. */
-#define DEFINE_SUPER(name, kind, run)                                                              \
-    DEFINE_SUPER_FEW(name, name, kind, NO_MINS)                                                    \
+#define DEFINE_SUPER(name, kind, run) DEFINE_SUPER_OF(name, kind, NO_MINS, run)
+#define DEFINE_SUPER_OF(name, kind, mins, run)                                                     \
+    DEFINE_SUPER_FEW(name, name, kind, mins)                                                       \
     DEFINE_SUPER_WIDEN(name, kind)                                                                 \
     DEFINE_TILE_INT(name, kind)                                                                    \
     run(name)
 
-/* linear_AS. mins: how what is to take off meets the sums where the kind leaves it out, as hooks:
- * at the beginning, after a group of 32 of K of sum v, after 128 of sum v of row m. */
+/* Two integers of 16 bits to a lane. */
+INLINE vi two_words(vi low, vi high)
+{
+    return vi_plus(low, vi_shift(high, 16));
+}
+
+/* linear_AS. mins: how 128 of K meet the sums of a panel, and with them what a format takes off, as
+ * hooks: at the beginning, after a group of 32 of K of sum v, after 128 of sum v of all rows. */
 #define NO_MINS_BEGIN
 #define NO_MINS_GROUP
-#define NO_MINS_MEET(m, v, head)
+#define NO_MINS_MEET(name, v, h, head, panel)                                                      \
+    EACH_ROW kept[m][v] = add_super(acc[m][v], t[m][v], (head).d, ACT_BLOCK(first, m));
+
+#define TAKE_OFF_BEGIN
+#define TAKE_OFF_GROUP
+#define TAKE_OFF_OF(name, i, h, head, panel) scales_##name(head, panel, i, (h)*VL).second
+#define TAKE_OFF_TWO(name, i, h, head, panel)                                                      \
+    two_words(TAKE_OFF_OF(name, i, h, head, panel), TAKE_OFF_OF(name, (i) + 1, h, head, panel))
+#define TAKE_OFF_MEET(name, v, h, head, panel)                                                     \
+    const vi off_0 = TAKE_OFF_TWO(name, first, h, head, panel);                                    \
+    const vi off_2 = TAKE_OFF_TWO(name, first + 2, h, head, panel);                                \
+    EACH_ROW                                                                                       \
+    {                                                                                              \
+        vi off = vi_dot_words(vi_set1(0), off_0, ACT_BLOCK(first, m)->sums);                       \
+        off = vi_dot_words(off, off_2, ACT_BLOCK(first + 2, m)->sums);                             \
+        kept[m][v] =                                                                               \
+            add_super_min(acc[m][v], t[m][v], off, (head).d, (head).dmin, ACT_BLOCK(first, m));    \
+    }
+
 #define DEFINE_SUPER_FEW(as, name, kind, mins)                                                     \
     INLINE void linear_##as(const struct linear_job *j,                                            \
                             uint32_t p0,                                                           \
@@ -149,12 +157,7 @@ struct super_scales {
                         const int p = v / at_once, h = begin + v % at_once;                        \
                         const uint8_t *panel = panels + p * j->panel_bytes;                        \
                         const struct head head = head_##name(panel, first / 8 * 8, h * VL);        \
-                        EACH_ROW                                                                   \
-                        {                                                                          \
-                            kept[m][v] =                                                           \
-                                add_super(acc[m][v], t[m][v], head.d, ACT_BLOCK(first, m));        \
-                            mins##_MEET(m, v, head)                                                \
-                        }                                                                          \
+                        mins##_MEET(name, v, h, head, panel)                                       \
                     }                                                                              \
                     if (M > 2)                                                                     \
                         __asm__("" : "+m"(kept));                                                  \
@@ -172,6 +175,9 @@ struct super_scales {
             const struct head head = head_##name(panel, i / 8 * 8, c);                             \
             const struct super_scales scales = scales_##name(head, panel, i, c);                   \
             uint8_t *first = wide + c * 4, *second = wide + WIDE_SECOND + c * 4;                   \
+            vi off = scales.second;                                                                \
+            if (i % 2 == 0 && (kind == SUPER_MIN || kind == SUPER_MIN_31))                         \
+                off = two_words(off, scales_##name(head, panel, i + 1, c).second);                 \
             if (kind == SUPER_MIN_HALVES)                                                          \
                 vf_store((float *)first, scales.min);                                              \
             else if (kind == SUPER_PLUS_128)                                                       \
@@ -180,10 +186,12 @@ struct super_scales {
                 vi_store((int32_t *)first, vn_scale(scales.w));                                    \
             if (kind == SUPER_HALVES)                                                              \
                 vi_store((int32_t *)second, vn_scale(scales.second));                              \
+            else if (kind == SUPER_MIN || kind == SUPER_MIN_31)                                    \
+                vi_store((int32_t *)second, off);                                                  \
             else                                                                                   \
-                vf_store((float *)second,                                                          \
-                         kind == SUPER_MIN_HALVES ? scales.other_min : scales.min);                \
-            vf_store((float *)(wide + WIDE_THIRD) + c, head.d);                                    \
+                vf_store((float *)second, scales.other_min);                                       \
+            const bool odd_min = (kind == SUPER_MIN || kind == SUPER_MIN_31) && i % 2;             \
+            vf_store((float *)(wide + WIDE_THIRD) + c, odd_min ? head.dmin : head.d);              \
             vb q[8]; /* none stored yet: what two have in common is loaded once */                 \
             UNROLL for (int g = 0; g < 8; g++) q[g] = bytes_##name(w, i, g, c * 4);                \
             UNROLL for (int g = 0; g < 8; g++) vb_store(wide + WIDE_Q + g * 64 + c * 4, q[g]);     \

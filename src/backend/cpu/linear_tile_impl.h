@@ -1,7 +1,7 @@
 /* Many rows: the weights of a few panels and a part of K are widened once, to what the multiplying
  * instructions take, and then meet all rows of the job while they lie in the nearest cache.
  *
- *     for each TILE_PANELS panels
+ *     for each TILE_PANELS panels (PAIRS_PANELS)
  *         for each part of K (TILE_K, TILE_FLOAT_K)
  *             widen: panel -> [panel][group] { f32 scale[16], second[16], u8 q[8][16][4],
  *                                                      f32 third[16] }
@@ -27,11 +27,11 @@ struct tile {
     const struct linear_job *j;
     const uint8_t *panels; /* the first one's beginning */
     uint32_t panel;        /* which it is */
-    uint32_t n_panels;     /* 1..TILE_PANELS */
+    uint32_t n_panels;     /* 1 .. the format's */
     uint32_t first_k, n_k; /* the part of K at hand */
     uint32_t max_rows;     /* that meet a part at a time */
-    uint8_t *wide;         /* what was widened, of TILE_PANELS */
-    float *sums;           /* [row of the job][TILE_VECS][VL] */
+    uint8_t *wide;         /* what was widened, of n_panels */
+    float *sums;           /* [row of the job][vectors of the format's panels][VL] */
     const uint8_t *next;   /* the weights needed next, of the first panel, and */
     uint32_t ask;          /* how many bytes of them each 128 of K of each tile asks for */
 };
@@ -47,12 +47,12 @@ _Static_assert(TILE_PANELS *TILE_GROUPS *WIDE_BYTES <= WIDE_PART_BYTES, "sums li
 /* Weights of the next part are on their way while this one is multiplied, evenly: a burst of
  * prefetches would fill the buffers that every load needs. `at` of the first panel on, t->ask bytes
  * of each. Past the last panel a prefetch does no harm. */
-INLINE void tile_ask(const struct tile *t, const uint8_t *at)
+INLINE void tile_ask(const struct tile *t, const uint8_t *at, const uint32_t n_panels)
 {
     const size_t panel_bytes = t->j->panel_bytes;
     const uint8_t *end = at + t->ask;
     do {
-        UNROLL for (uint32_t p = 0; p < TILE_PANELS; p++)
+        UNROLL for (uint32_t p = 0; p < n_panels; p++)
             __builtin_prefetch(at + p * panel_bytes, 0, 2);
         at += 64;
     } while (__builtin_expect(at < end, 0));
@@ -90,7 +90,7 @@ INLINE void tile_float(const struct tile *t, uint32_t row, const int M)
     const uint8_t *ask = tile_asks(t, row);
     for (uint32_t k = 0; k < t->n_k; k += ASK_K) {
         const uint32_t end = t->n_k - k < ASK_K ? t->n_k : k + ASK_K;
-        tile_ask(t, ask);
+        tile_ask(t, ask, TILE_PANELS);
         ask += t->ask;
         UNROLL_4 for (uint32_t i = k; i < end; i++)
         {
@@ -111,18 +111,20 @@ INLINE void tile_float(const struct tile *t, uint32_t row, const int M)
 
 #undef EACH_SUM
 
-INLINE void tile_put(const struct tile *t, uint32_t panel)
+/* n_vecs: of a row's sums. */
+static void tile_put(const struct tile *t, uint32_t n_vecs)
 {
     const struct linear_job *j = t->j;
+    const float *sums = t->sums;
     for (uint32_t r = j->first_row; r < j->first_row + j->n_rows; r++) {
-        for (int v = 0; v < TILE_VECS; v++)
-            linear_put(
-                j, r, panel * PANEL_COLS + (uint32_t)v * VL, vf_load(tile_sums(t, r) + v * VL));
+        for (uint32_t v = 0; v < n_vecs; v++, sums += VL)
+            linear_put(j, r, t->panel * PANEL_COLS + v * VL, vf_load(sums));
     }
 }
 
 /* What the walk below needs to know of a format. */
 struct tile_format {
+    uint32_t panels;             /* at a time */
     uint32_t part_k, part_bytes; /* K that is widened at a time, and what it takes in a panel */
     uint32_t max_rows;           /* 4, 8 or 12 */
     uint32_t four_rows_on;       /* 4 where the job's tuning is one of these, 1 << each */
@@ -150,12 +152,12 @@ static void run_tiled(const struct linear_job *j, const struct tile_format *f)
 {
     struct tile t = {.j = j, .wide = j->scratch, .sums = (float *)(j->scratch + WIDE_PART_BYTES)};
     t.max_rows = f->four_rows_on >> j->tuning & 1 ? 4 : f->max_rows;
-    const size_t n_sums = (size_t)(j->n_rows + 3) / 4 * 4 * TILE_VECS * VL;
+    const size_t n_sums = (size_t)(j->n_rows + 3) / 4 * 4 * f->panels * PANEL_COLS;
     const uint32_t n_k = j->act->k;
-    for (uint32_t p = 0; p < j->n_panels; p += TILE_PANELS) {
+    for (uint32_t p = 0; p < j->n_panels; p += f->panels) {
         t.panel = p;
         t.panels = j->panels + p * j->panel_bytes;
-        t.n_panels = j->n_panels - p < TILE_PANELS ? j->n_panels - p : TILE_PANELS;
+        t.n_panels = j->n_panels - p < f->panels ? j->n_panels - p : f->panels;
         memset(t.sums, 0, n_sums * sizeof *t.sums);
         for (uint32_t part = 0; part * f->part_k < n_k; part++) {
             t.first_k = part * f->part_k;
@@ -163,11 +165,11 @@ static void run_tiled(const struct linear_job *j, const struct tile_format *f)
             for (uint32_t i = 0; f->widen && i < t.n_panels; i++)
                 f->widen(&t, i);
             const bool last = t.first_k + t.n_k == n_k;
-            t.next = last ? t.panels + TILE_PANELS * j->panel_bytes
+            t.next = last ? t.panels + f->panels * j->panel_bytes
                           : t.panels + (size_t)(part + 1) * f->part_bytes;
             tile_rows(&t, f, last);
         }
-        tile_put(&t, p);
+        tile_put(&t, f->panels * PARTS);
     }
 }
 
@@ -200,15 +202,20 @@ DEFINE_MULTIPLY_INT(SUPER_MIN_HALVES)
 DEFINE_MULTIPLY_INT(SUPER_SCALED)
 #endif
 
-/* Column c of a group in its wide form, as the file's block would be dequantised. */
-static void wide_column(const uint8_t *wide, uint32_t c, const enum wide_kind kind, float *out)
+/* Column c of a group in its wide form, as the file's block would be dequantised; pair: the group
+ * and its neighbour. */
+static void wide_column(
+    const uint8_t *pair, uint32_t i, uint32_t c, const enum wide_kind kind, float *out)
 {
+    const uint8_t *wide = pair + i % 2 * WIDE_BYTES;
     const float scale = ((const float *)wide)[c];
     const float second = ((const float *)(wide + WIDE_SECOND))[c];
     const float d = ((const float *)(wide + WIDE_THIRD))[c];
     const int8_t first_of = ((const int8_t *)wide)[c * 4];
     const int8_t second_of = ((const int8_t *)wide)[WIDE_SECOND + c * 4];
-    for (uint32_t i = 0; i < 32; i++) {
+    const float d_of_pair = ((const float *)(pair + WIDE_THIRD))[c];
+    const float dmin = ((const float *)(pair + WIDE_BYTES + WIDE_THIRD))[c];
+    for (i = 0; i < 32; i++) {
         const int q = wide[WIDE_Q + i / 4 * 64 + c * 4 + i % 4];
         switch (kind) {
         case WIDE_PLUS_128:
@@ -235,7 +242,7 @@ static void wide_column(const uint8_t *wide, uint32_t c, const enum wide_kind ki
             break;
         case SUPER_MIN:
         case SUPER_MIN_31:
-            out[i] = d * (float)first_of * (float)q - second;
+            out[i] = d_of_pair * (float)first_of * (float)q - dmin * (float)second_of;
             break;
         case SUPER_HALVES:
             out[i] = d * (float)(i < 16 ? first_of : second_of) * (float)(q - 32);
@@ -252,10 +259,12 @@ static void wide_column(const uint8_t *wide, uint32_t c, const enum wide_kind ki
 #define DEFINE_COLUMN(name, kind)                                                                  \
     static void column_##name(const uint8_t *panel, uint32_t k, uint32_t c, float *out)            \
     {                                                                                              \
-        _Alignas(64) uint8_t wide[WIDE_BYTES];                                                     \
+        _Alignas(64) uint8_t wide[2 * WIDE_BYTES] = {0};                                           \
         for (uint32_t i = 0; i < k / 32; i++) {                                                    \
-            widen_##name(panel, i, wide);                                                          \
-            wide_column(wide, c, kind, out + (size_t)i * 32);                                      \
+            widen_##name(panel, i, wide + i % 2 * WIDE_BYTES);                                     \
+            if (i % 2 == 0 && i + 1 < k / 32)                                                      \
+                widen_##name(panel, i + 1, wide + WIDE_BYTES);                                     \
+            wide_column(wide, i, c, kind, out + (size_t)i * 32);                                   \
         }                                                                                          \
     }
 
@@ -294,7 +303,8 @@ INLINE void widen_words(uint8_t *wide)
     }                                                                                              \
     static void tiled_##name(const struct linear_job *j)                                           \
     {                                                                                              \
-        static const struct tile_format format = {.part_k = TILE_K,                                \
+        static const struct tile_format format = {.panels = TILE_PANELS,                           \
+                                                  .part_k = TILE_K,                                \
                                                   .part_bytes = PART_BYTES_##name,                 \
                                                   .max_rows = TILE_INT_M,                          \
                                                   .four_rows_on = FOUR_ROWS_ON(kind),              \
@@ -345,7 +355,8 @@ static void multiply12_float(const struct tile *t, uint32_t row)
     }                                                                                              \
     static void tiled_##name(const struct linear_job *j)                                           \
     {                                                                                              \
-        static const struct tile_format format = {.part_k = TILE_FLOAT_K,                          \
+        static const struct tile_format format = {.panels = TILE_PANELS,                           \
+                                                  .part_k = TILE_FLOAT_K,                          \
                                                   .part_bytes =                                    \
                                                       TILE_FLOAT_K * PANEL_COLS * (value_bytes),   \
                                                   .max_rows = TILE_FLOAT_M,                        \

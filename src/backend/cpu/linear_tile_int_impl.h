@@ -5,11 +5,11 @@
  *
  *     12  where 32 of K have a scale: a conversion, a product of scales, a multiply-add each
  *     11  where scales are integers: a shuffle and a vpdpwssd each (vi_add_times), then those three
- *     15  with minima: four multiply-adds more
+ *     14  with minima: two vpdpwssd, a conversion and a multiply-add more, less a product
  *     19  with a scale for either half of 32
  *      3  where the scale is in the bytes: SUPER_SCALED
  *
- * so 73, 74, 68, 63 and 91 % of the integer peak are what is possible.
+ * so 73, 74, 70, 63 and 91 % of the integer peak are what is possible.
  *
  * With AVX2 alone bytes up to 15, or up to 31 or q + 32 over 16 of K, are summed in 16 bits: a
  * multiplication for 4 of K; of others up to 63 (Q2_K) two such sums, three for 8. Those that are
@@ -270,7 +270,8 @@ INLINE void tile_super(struct tile_at *next, float *sums, const int M, const enu
         begin.b[i] -= SUPER_K / 32 * ACT_TILE;
     for (int i = 0; IN_HALVES(kind) && i < M / ACT_TILE; i++)
         begin.halves[i] -= SUPER_K / 32 * ACT_TILE;
-    vf d[TILE_VECS], min[4][TILE_VECS], other[4][TILE_VECS];
+    vf d[TILE_VECS], dmin[TILE_VECS], min[4][TILE_VECS], other[4][TILE_VECS];
+    vi off[2][TILE_VECS];
     UNROLL for (int v = 0; v < TILE_VECS; v++)
     {
         d[v] = FLOAT_AT(v, WIDE_THIRD);
@@ -279,20 +280,24 @@ INLINE void tile_super(struct tile_at *next, float *sums, const int M, const enu
             other[g][v] = FLOAT_AT(v, g * WIDE_STRIDE(kind));
             min[g][v] = FLOAT_AT(v, g * WIDE_STRIDE(kind) + WIDE_SECOND);
         }
+        dmin[v] = FLOAT_AT(v, WIDE_STRIDE(kind) + WIDE_THIRD);
+        UNROLL for (int g = 0; g < 2; g++) off[g][v] =
+            SCALE_AT(v, 2 * g * WIDE_STRIDE(kind) + WIDE_SECOND);
     }
     EACH_SUM
     {
         vf sum = vf_load(SUM_AT(m, v));
-        UNROLL for (int g = 0; g < SUPER_K / 32; g++)
+        if (kind == SUPER_MIN || kind == SUPER_MIN_31) {
+            vi n = vi_dot_words(vi_set1(0), off[0][v], BLOCK(m)->sums);
+            n = vi_dot_words(n, off[1][v], (BLOCK(m) + 2 * ACT_TILE)->sums);
+            vf_store(SUM_AT(m, v), add_super_min(sum, total[m][v], n, d[v], dmin[v], BLOCK(m)));
+            continue;
+        }
+        UNROLL for (int g = 0; kind == SUPER_MIN_HALVES && g < SUPER_K / 32; g++)
         {
-            const struct act_block *b = BLOCK(m) + g * ACT_TILE;
-            if (kind == SUPER_MIN_HALVES) {
-                const struct act_halves *h = HALVES(m) + g * ACT_TILE;
-                sum = vf_fnma(other[g][v], vf_set1(h->dsum[0]), sum);
-                sum = vf_fnma(min[g][v], vf_set1(h->dsum[1]), sum);
-            } else if (kind == SUPER_MIN || kind == SUPER_MIN_31) {
-                sum = vf_fnma(min[g][v], vf_set1(b->dsum), sum);
-            }
+            const struct act_halves *h = HALVES(m) + g * ACT_TILE;
+            sum = vf_fnma(other[g][v], vf_set1(h->dsum[0]), sum);
+            sum = vf_fnma(min[g][v], vf_set1(h->dsum[1]), sum);
         }
         vf_store(SUM_AT(m, v), add_super(sum, total[m][v], d[v], BLOCK(m)));
     }
@@ -307,7 +312,7 @@ INLINE void tile_int(const struct tile *t, uint32_t row, const int M, const enum
     const uint8_t *ask = tile_asks(t, row);
     float *sums = tile_sums(t, row);
     while (at.wide < end) {
-        tile_ask(t, ask);
+        tile_ask(t, ask, TILE_PANELS);
         ask += t->ask;
         if (super) {
             tile_super(&at, sums, M, kind);

@@ -220,6 +220,7 @@ INLINE void pack_int8(const float *x,
         for (uint32_t at = i; at < i + per; at += VL)
             top = vf_max_abs(top, vf_load(x + at));
         const float amax = vf_hmax_abs(top), d = amax <= 1e-30f ? 0.0f : amax / most;
+        uint16_t sums[SUPER_K / 32];
         for (uint32_t g = 0; g < per / 32; g++) {
             int32_t sum[2];
             pack_block(x + i + g * 32, amax, most, q + i + g * 32, sum);
@@ -241,7 +242,10 @@ INLINE void pack_int8(const float *x,
                 vn_pairs(q + i + g * 32, halves[at].n32);
 #endif
             }
+            sums[g] = (uint16_t)(sum[0] + sum[1]);
         }
+        for (uint32_t g = 0; b && per == SUPER_K && g < SUPER_K / 32; g += 2)
+            b[(size_t)(i / 32 + g) * lanes].sums = (int32_t)((uint32_t)sums[g + 1] << 16 | sums[g]);
     }
 }
 

@@ -274,6 +274,7 @@ INLINE vf vf_load_e4m3_half(const uint8_t *p)
 
 #if defined(__AVXVNNI__)
 #define vi_dot(acc, w, a4) _mm256_dpbusd_avx_epi32((acc), (w), _mm256_set1_epi32(a4))
+#define vi_dot_words(acc, w, a2) _mm256_dpwssd_avx_epi32((acc), (w), _mm256_set1_epi32(a2))
 
 /* For bytes that are q + 128: begin with -128 * (sum of the activations). */
 #define vi_begin128(n128) _mm256_set1_epi32(n128)

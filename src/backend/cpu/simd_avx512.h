@@ -246,6 +246,9 @@ INLINE vf vf_load_e4m3_half(const uint8_t *p)
 
 #define vi_dot(acc, w, a4) _mm512_dpbusd_epi32((acc), (w), _mm512_set1_epi32(a4))
 
+/* The same of pairs of words. */
+#define vi_dot_words(acc, w, a2) _mm512_dpwssd_epi32((acc), (w), _mm512_set1_epi32(a2))
+
 /* The same of two vectors, of u8 and of i8 (linear_pairs_impl.h). */
 #define DOT_BYTES
 #define vi_dot_bytes(acc, w, a) _mm512_dpbusd_epi32((acc), (w), (a))

@@ -497,6 +497,17 @@ INLINE vi vi_dot(vi acc, vb w, int32_t a4)
     return acc;
 }
 
+INLINE vi vi_dot_words(vi acc, vi w, int32_t a2)
+{
+    int16_t a[2], words[2];
+    memcpy(a, &a2, sizeof a);
+    for (int i = 0; i < VL; i++) {
+        memcpy(words, &w.x[i], sizeof words);
+        acc.x[i] += words[0] * a[0] + words[1] * a[1];
+    }
+    return acc;
+}
+
 #define vi_begin128(n128) vi_set1(n128)
 #define vi_dot128(acc, w, a4) vi_dot((acc), (w), (a4))
 
