@@ -88,10 +88,13 @@ enum {
     ACT_BLOCKS = 32,
     ACT_CLOSE = 64,
     ACT_WORDS = 128,
-    ACT_PAIRS = 256, /* beside ACT_INT8_128: no |q| above PAIRS_MOST */
+    ACT_PAIRS = 256, /* beside ACT_INT8_128: q within PAIRS_LEAST .. PAIRS_MOST, */
     ACT_HIGH = 512,
+    ACT_PAIRS_31 = 1024, /* or, beside that, .. PAIRS_MOST_31 */
     SUPER_K = 128,
-    PAIRS_MOST = 120,
+    PAIRS_LEAST = -128,
+    PAIRS_MOST = 112,
+    PAIRS_MOST_31 = 96,
     PAIRS_PANELS = 3,   /* that meet rows at a time, */
     PAIRS_MIN_ROWS = 17 /* where there are so many: making them wide pays */
 };

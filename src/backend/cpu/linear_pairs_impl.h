@@ -1,34 +1,35 @@
-/* Many rows of weights of four bits with half the multiplications (Winograd 1968, "A New Algorithm
- * for Inner Product"), where additions of bytes have ports of their own: on AMD's processors.
+/* Many rows of weights of four or five bits with half the multiplications (Winograd 1968, "A New
+ * Algorithm for Inner Product"), where additions of bytes have ports of their own: on AMD's
+ * processors.
  *
  * Eight of K are two words of four bytes each, x1 x2 of a row and w1 w2 of a column. Byte by byte
  *
- *     (x1 + o + w2) (x2 + w1 - h) =   x1 w1 + x2 w2           what is wanted
- *      0 .. 255      -128 .. 127    + x1 x2 - h x1 + o x2     of the row alone
- *                                   + w1 w2 - h w2 + o w1 - o h     of the column alone
+ *     (x1 + o + w2) (x2 + w1) =   x1 w1 + x2 w2      what is wanted
+ *      0 .. 255     -128 .. 127   + x1 x2 + o x2     of the row alone
+ *                                 + w1 w2 + o w1     of the column alone
  *
- * with o = PAIRS_MOST, h = 8, |x| <= o and w in 0..15: both factors are bytes, so one vpdpbusd of
- * them is worth two. Sums begin with what they will have too much of, taken off (those of rows of
- * padding with anything, so they may wrap): what 128 of K come to is the same integer that
- * SUPER_MIN makes, and so is every bit.
+ * with o = 128, x in -128..112 and w in 0..15, or x up to 96 and w up to 31: both factors are
+ * bytes, so one vpdpbusd of them is worth two. Sums begin with what they will have too much of,
+ * taken off (those of rows of padding with anything, so they may wrap): what 128 of K come to is
+ * the same integer that SUPER_MIN makes, and so is every bit.
  *
  *     pack     act_block.pairs, of each 32 of a row
  *     widen    128 of K: | begin i32[16] | d f32[16] | group 0 | group 1 | group 2 | group 3 |
- *              group:    | scale i32[16] | min       | w1 - h | w2 + o | w1 - h | w2 + o | ... |
+ *              group:    | scale i32[16] | min       | w1 | w2 + o | w1 | w2 + o | ... |
  *                          64 bytes        64          64 each, words 0 .. 7 of its K
  *              min:      of groups 0 and 2 i16[16][2], that and the next group's; of group 1 dmin
  *                        f32[16]
  *
  * begin: the columns' terms of all four groups times their scales, taken off; so what meets a scale
- * is the dot product of a group and its column's term, 57,600 + 17,280 at most. Of one row, 16
+ * is the dot product of a group and its column's term, 126,976 + 78,864 at most. Of one row, 16
  * columns and 128 of K there are 16 vpdpbusd and 32 additions, four shuffles and vpdpwssd for
  * scales, two vpdpwssd for minima and five operations at the end: 63 on four ports that do one
  * every other cycle each, of which 25 on the two that multiply, where SUPER_MIN has 41 on those.
  * Four rows meet three panels: so words that are loaded for one operand are few enough for the
- * loads, and sums, totals and weights just fill the registers. The price is activations in 241
- * steps instead of 255: 1.12 times the mean square error. */
+ * loads, and sums, totals and weights just fill the registers. The price is activations in 241 or
+ * 225 steps instead of 255; but those of one sign seldom reach as far as those of the other, which
+ * have all of theirs (pack_uneven). */
 enum {
-    PAIRS_H = 8,
     PAIRS_K = 256, /* a part: three panels of it fill a third of the nearest cache */
     PAIRS_GROUP_BYTES = 128 + 8 * 64,
     PAIRS_SUPER_BYTES = 128 + SUPER_K / 32 * PAIRS_GROUP_BYTES,
@@ -38,10 +39,10 @@ _Static_assert(PAIRS_PANELS *PAIRS_PART_BYTES <= WIDE_PART_BYTES && PARTS == 1,
                "sums lie behind wide parts");
 _Static_assert((int)PAIRS_PANELS <= (int)LINEAR_MAX_SUMS, "sums have room");
 
-/* What sums over 32 of K begin with for a row that has these q: of (x1 + o) (x2 - h) + o h. */
+/* What sums over 32 of K begin with for a row that has these q. */
 INLINE int32_t pairs_of_row(const int8_t *q)
 {
-    return -16 * PAIRS_MOST * PAIRS_H - sum_of_pairs(q, PAIRS_MOST, -PAIRS_H);
+    return -sum_of_pairs(q);
 }
 
 /* The weights of a group; begin: what totals begin with, of the groups before. */
@@ -50,9 +51,9 @@ INLINE vi widen_pairs(const vb q[8], vi begin, vi scale, uint8_t *to)
     vi off = vi_set1(0);
     UNROLL for (int g = 0; g < 8; g += 2)
     {
-        const vb w1 = vb_add(q[g], -PAIRS_H), w2 = vb_add(q[g + 1], PAIRS_MOST);
-        off = vi_dot_bytes(off, w2, w1);
-        vb_store(to + g * 64, w1);
+        const vb w2 = vb_flip(q[g + 1]);
+        off = vi_dot_bytes(off, w2, q[g]);
+        vb_store(to + g * 64, q[g]);
         vb_store(to + g * 64 + 64, w2);
     }
     return vi_minus(begin, vi_times(off, scale));
@@ -210,6 +211,7 @@ static void multiply4_pairs(const struct tile *t, uint32_t row)
     }
 
 DEFINE_PAIRS(q4_k)
+DEFINE_PAIRS(q5_k)
 
 #undef PAIRS_ROW
 #undef PAIRS_WIDE

@@ -113,16 +113,44 @@ static void run_exp(const float *x, float *out, uint32_t n)
     }
 }
 
-/* q = round(x / d) with d = amax / most, amax = max|x| or more, so q stays in -most..most: also
- * where x is no number, which the bounds, standing second, replace; d is none then. Sums of either
- * half. */
-INLINE void pack_block(const float *x, float amax, float most, int8_t *q, int32_t sum[2])
+/* How values become bytes: q = round(x / d), within least .. most. */
+struct pack_steps {
+    float d, inverse, least, most;
+};
+
+/* amax: max|x|; no number if one is none, and so is d then. */
+INLINE struct pack_steps pack_even(float amax)
 {
-    const float inverse = amax > 1e-30f ? most / amax : 0.0f;
+    if (amax <= 1e-30f)
+        return (struct pack_steps){0.0f, 0.0f, -127.0f, 127.0f};
+    return (struct pack_steps){
+        amax / 127.0f, amax > 1e-30f ? 127.0f / amax : 0.0f, -127.0f, 127.0f};
+}
+
+/* The same with fewer steps on one side, where values of either sign are high or -low at most:
+ * those that reach further become negative, by a negative d if need be. */
+INLINE struct pack_steps pack_uneven(float amax, float high, float low, float most)
+{
+    struct pack_steps s = pack_even(amax);
+    s.least = PAIRS_LEAST;
+    s.most = most;
+    if (!(amax > 1e-30f && amax < INFINITY))
+        return s;
+    const float far = high > low ? high : low, near = high > low ? low : high;
+    const bool by_far = near <= far * (most / -s.least);
+    const float sign = high > low ? -1.0f : 1.0f;
+    s.d = sign * (by_far ? far / -s.least : near / most);
+    s.inverse = sign * (by_far ? -s.least / far : most / near);
+    return s;
+}
+
+/* The bounds, standing second, replace what is no number. Sums of either half. */
+INLINE void pack_block(const float *x, const struct pack_steps *s, int8_t *q, int32_t sum[2])
+{
     sum[0] = sum[1] = 0;
     for (int i = 0; i < 32 / VL; i++) {
-        const vf steps = vf_min(vf_mul(vf_load(x + i * VL), vf_set1(inverse)), vf_set1(most));
-        vi r = vi_round(vf_max(steps, vf_set1(-most)));
+        const vf steps = vf_min(vf_mul(vf_load(x + i * VL), vf_set1(s->inverse)), vf_set1(s->most));
+        vi r = vi_round(vf_max(steps, vf_set1(s->least)));
         sum[i * VL / 16] += vi_store_i8(q + i * VL, r);
     }
 }
@@ -208,7 +236,7 @@ INLINE void pack_int8(const float *x,
     struct act_block *b = parts & ACT_BLOCKS ? to->b + tile * plane + lane : NULL;
     struct act_halves *halves = b ? to->halves + tile * plane + lane : NULL;
     const bool pairs = per == SUPER_K && parts & ACT_PAIRS;
-    const float most = pairs ? PAIRS_MOST : 127.0f;
+    const float most = parts & ACT_PAIRS_31 ? PAIRS_MOST_31 : PAIRS_MOST;
     for (uint32_t i = 0; i < k; i += per) {
         for (uint32_t at = i; i % 64 == 0 && at < i + per; at += 64)
             pack_ask(x + at,
@@ -216,24 +244,32 @@ INLINE void pack_int8(const float *x,
                      b ? b + (size_t)(at / 32) * lanes : NULL,
                      b ? halves + (size_t)(at / 32) * lanes : NULL,
                      lanes);
-        vf top = vf_zero();
-        for (uint32_t at = i; at < i + per; at += VL)
-            top = vf_max_abs(top, vf_load(x + at));
-        const float amax = vf_hmax_abs(top), d = amax <= 1e-30f ? 0.0f : amax / most;
+        vf top = vf_zero(), high = vf_zero(), low = vf_zero();
+        for (uint32_t at = i; at < i + per; at += VL) {
+            const vf v = vf_load(x + at);
+            top = vf_max_abs(top, v);
+            if (pairs) {
+                high = vf_max(high, v);
+                low = vf_max(low, vf_sub(vf_zero(), v));
+            }
+        }
+        const float amax = vf_hmax_abs(top);
+        const struct pack_steps steps =
+            pairs ? pack_uneven(amax, vf_hmax(high), vf_hmax(low), most) : pack_even(amax);
         uint16_t sums[SUPER_K / 32];
         for (uint32_t g = 0; g < per / 32; g++) {
             int32_t sum[2];
-            pack_block(x + i + g * 32, amax, most, q + i + g * 32, sum);
+            pack_block(x + i + g * 32, &steps, q + i + g * 32, sum);
 #ifdef DOT_WORDS
             if (parts & ACT_WORDS)
                 pack_words(q + i + g * 32, to->words + row * act_q_stride(k) + i + g * 32);
 #endif
             if (parts & ACT_CLOSE)
-                pack_close(to, k, row, lanes, per, i + g * 32, block_of(d, sum));
+                pack_close(to, k, row, lanes, per, i + g * 32, block_of(steps.d, sum));
             if (b) {
                 const size_t at = (size_t)(i / 32 + g) * lanes;
-                b[at] = block_of(d, sum);
-                halves[at] = halves_of(d, sum);
+                b[at] = block_of(steps.d, sum);
+                halves[at] = halves_of(steps.d, sum);
 #ifdef DOT_BYTES
                 if (pairs)
                     b[at].pairs = pairs_of_row(q + i + g * 32);

@@ -90,20 +90,22 @@ static uint64_t run_read(const void *p, size_t n, bool four)
 #define COLUMN_OF(NAME, name, ...) [PANEL_##NAME] = column_##name,
 
 /* clang-format off */
-#define KERNELS_ALL(label, f16_acts, f16_linear, bf16_acts, bf16_linear, bf16_peak, q8_0_acts, q4_k_acts, q4_k_linear, many, int8_peak) \
+#define KERNELS_ALL(label, f16_acts, f16_linear, bf16_acts, bf16_linear, bf16_peak, q8_0_acts, q4_k_acts, q5_k_acts, pairs, many, int8_peak) \
     {                                                                                              \
         .name = (label),                                                                           \
         .act_kinds = {CPU_FORMATS(ACTS_OF)                                                         \
                       [PANEL_F16] = (f16_acts),                                                    \
                       [PANEL_BF16] = (bf16_acts),                                                  \
                       [PANEL_Q8_0] = (q8_0_acts),                                                  \
-                      [PANEL_Q4_K] = (q4_k_acts)},                                                 \
+                      [PANEL_Q4_K] = (q4_k_acts),                                                  \
+                      [PANEL_Q5_K] = (q5_k_acts)},                                                 \
         .act_parts = many##_act_parts,                                                             \
         .linear = {CPU_FORMATS(LINEAR_OF_##many)                                                   \
                    [PANEL_F16] = (f16_linear),                                                     \
                    [PANEL_BF16] = (bf16_linear),                                                   \
                    [PANEL_Q8_0] = many##_q8_0,                                                     \
-                   [PANEL_Q4_K] = (q4_k_linear)},                                                  \
+                   [PANEL_Q4_K] = pairs##_q4_k,                                                    \
+                   [PANEL_Q5_K] = pairs##_q5_k},                                                   \
         .column = {CPU_FORMATS(COLUMN_OF)},                                                        \
         .layer_norm = run_layer_norm, .norm = run_norm,                                            \
         .unary = {[UNARY_GELU] = run_gelu,                                                         \
@@ -132,6 +134,7 @@ const struct cpu_kernels KERNELS_TABLE = KERNELS_ALL(KERNELS_NAME,
                                                      NULL,
                                                      ACT_INT8,
                                                      ACT_INT8_128,
-                                                     run_q4_k,
+                                                     ACT_INT8_128,
+                                                     run,
                                                      run,
                                                      run_peak_int8);

@@ -142,22 +142,39 @@ static double left_out(enum panel_format format, float w, float x)
     return (double)w * ((double)x - hi - lo) + part;
 }
 
+/* The step of activations in 8 bits that are to reach as far as these, and how many to 1; of some
+ * kinds they have fewer steps on one side of 0 than on the other. */
+static float step_of(const float *x, uint32_t n, unsigned kinds, float *inverse)
+{
+    const float most = kinds & ACT_PAIRS_31 ? PAIRS_MOST_31 : PAIRS_MOST;
+    float high = 0, low = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        high = x[i] > high ? x[i] : high;
+        low = -x[i] > low ? -x[i] : low;
+    }
+    const float far = high > low ? high : low, near = high > low ? low : high;
+    const bool even = !(kinds & ACT_PAIRS), by_near = !even && near > far * (most / 128);
+    const float steps = even ? 127 : by_near ? most : 128, reach = by_near ? near : far;
+    const float sign = !even && high > low ? -1 : 1;
+    *inverse = reach > 0 ? sign * steps / reach : 0;
+    return sign * reach / steps;
+}
+
 /* A row of activations as the kernel sees it: rounded to 8 bits for quantised weights, to bf16
  * where those are multiplied. */
 static void see(const struct linear_case *c, const float *x, double *a)
 {
-    float amax = 0;
+    const unsigned kinds = c->kernels->act_kinds[c->format];
+    const uint32_t per = kinds == ACT_INT8 ? 32 : SUPER_K;
+    float d = 0, inverse = 0;
     for (uint32_t k = 0; k < c->k; k++) {
         a[k] = x[k];
-        if (c->kernels->act_kinds[c->format] & (ACT_BF16 | ACT_HIGH))
+        if (kinds & (ACT_BF16 | ACT_HIGH))
             a[k] = bf16_to_f32(f32_to_bf16(x[k]));
-        if (c->kernels->act_kinds[c->format] & (ACT_INT8 | ACT_INT8_128)) {
-            const uint32_t per = c->kernels->act_kinds[c->format] == ACT_INT8 ? 32 : SUPER_K;
-            amax = k % per ? amax : 0;
-            for (uint32_t i = k; k % per == 0 && i < k + per; i++)
-                amax = fabsf(x[i]) > amax ? fabsf(x[i]) : amax;
-            const float most = c->kernels->act_kinds[c->format] & ACT_PAIRS ? PAIRS_MOST : 127;
-            a[k] = amax > 0 ? nearbyintf(x[k] * (most / amax)) * (amax / most) : 0;
+        if (kinds & (ACT_INT8 | ACT_INT8_128)) {
+            if (k % per == 0)
+                d = step_of(x + k, per, kinds, &inverse);
+            a[k] = nearbyintf(x[k] * inverse) * d;
         }
     }
 }

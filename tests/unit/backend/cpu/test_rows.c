@@ -243,18 +243,20 @@ static void packed_keep(const struct cpu_kernels *k, uint32_t at)
                     .by128 = {.q = q, .b = b, .halves = h, .scale = by128_scale, .sums = sums}};
     for (uint32_t i = 0; i < K; i++)
         x[i] = i == at ? NAN : rnd_float();
-    static const unsigned kinds[] = {ACT_INT8, ACT_INT8_128, ACT_INT8_128 | ACT_PAIRS};
+    static const unsigned kinds[] = {
+        ACT_INT8, ACT_INT8_128, ACT_INT8_128 | ACT_PAIRS, ACT_INT8_128 | ACT_PAIRS | ACT_PAIRS_31};
     for (size_t at_kind = 0; at_kind < COUNT(kinds); at_kind++) {
         const unsigned kind = kinds[at_kind];
         const uint32_t per = kind == ACT_INT8 ? 32 : SUPER_K;
-        const int most = kind & ACT_PAIRS ? PAIRS_MOST : 127;
+        const int most = kind & ACT_PAIRS_31 ? PAIRS_MOST_31 : kind & ACT_PAIRS ? PAIRS_MOST : 127;
+        const int least = kind & ACT_PAIRS ? PAIRS_LEAST : -127;
         k->pack(x, &a, 0, kind | ACT_BLOCKS | ACT_CLOSE, 1);
         for (uint32_t i = 0; i < K / 32; i++)
             assert_true(isnan(b[i].d) == (i * 32 / per == at / per));
         for (uint32_t i = 0; i < K / per; i++)
             assert_true(isnan(per == 32 ? scale[i] : by128_scale[i]) == (i == at / per));
         for (uint32_t i = 0; i < K; i++)
-            assert_in_range(q[i] + most, 0, 2 * most);
+            assert_in_range(q[i] - least, 0, most - least);
     }
 }
 
