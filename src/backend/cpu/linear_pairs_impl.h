@@ -39,12 +39,6 @@ _Static_assert(PAIRS_PANELS *PAIRS_PART_BYTES <= WIDE_PART_BYTES && PARTS == 1,
                "sums lie behind wide parts");
 _Static_assert((int)PAIRS_PANELS <= (int)LINEAR_MAX_SUMS, "sums have room");
 
-/* What sums over 32 of K begin with for a row that has these q. */
-INLINE int32_t pairs_of_row(const int8_t *q)
-{
-    return -sum_of_pairs(q);
-}
-
 /* The weights of a group; begin: what totals begin with, of the groups before. */
 INLINE vi widen_pairs(const vb q[8], vi begin, vi scale, uint8_t *to)
 {

@@ -168,9 +168,9 @@ INLINE struct act_halves halves_of(float d, const int32_t sum[2])
 }
 
 #ifdef DOT_WORDS
-INLINE void pack_words(const int8_t *q, int16_t *words)
+INLINE void pack_words(const int8_t *q, uint32_t k, int16_t *words)
 {
-    for (int i = 0; i < 32; i += 2 * VL)
+    for (uint32_t i = 0; i < k; i += 2 * VL)
         vb_store(words + i, vb_words(q + i));
 }
 #endif
@@ -223,6 +223,33 @@ INLINE void pack_close(const struct act_int8 *to,
     sums[16] = sums[17] = 0;
 }
 
+/* What is made of a row's bytes, once all are stored: a load that is wider than the stores before
+ * it waits until they have left the processor. */
+INLINE void pack_again(const struct act_int8 *to,
+                       uint32_t k,
+                       uint32_t row,
+                       struct act_block *b,
+                       struct act_halves *halves,
+                       uint32_t lanes,
+                       unsigned parts)
+{
+    const int8_t *q = to->q + row * act_q_stride(k);
+    (void)q, (void)halves, (void)lanes;
+#ifdef DOT_WORDS
+    if (parts & ACT_WORDS)
+        pack_words(q, k, to->words + row * act_q_stride(k));
+#endif
+#ifdef DOT_BYTES
+    for (uint32_t g = 0; b && parts & ACT_PAIRS && g < k / 32; g += 2)
+        pairs_of_row(q + g * 32, &b[(size_t)g * lanes].pairs, &b[(size_t)(g + 1) * lanes].pairs);
+#endif
+#ifdef VN_PAIRS
+    for (uint32_t g = 0; b && g < k / 32; g++)
+        vn_pairs(q + g * 32, halves[(size_t)g * lanes].n32);
+#endif
+    (void)b, (void)parts;
+}
+
 INLINE void pack_int8(const float *x,
                       uint32_t k,
                       const struct act_int8 *to,
@@ -260,29 +287,19 @@ INLINE void pack_int8(const float *x,
         for (uint32_t g = 0; g < per / 32; g++) {
             int32_t sum[2];
             pack_block(x + i + g * 32, &steps, q + i + g * 32, sum);
-#ifdef DOT_WORDS
-            if (parts & ACT_WORDS)
-                pack_words(q + i + g * 32, to->words + row * act_q_stride(k) + i + g * 32);
-#endif
             if (parts & ACT_CLOSE)
                 pack_close(to, k, row, lanes, per, i + g * 32, block_of(steps.d, sum));
             if (b) {
                 const size_t at = (size_t)(i / 32 + g) * lanes;
                 b[at] = block_of(steps.d, sum);
                 halves[at] = halves_of(steps.d, sum);
-#ifdef DOT_BYTES
-                if (pairs)
-                    b[at].pairs = pairs_of_row(q + i + g * 32);
-#endif
-#ifdef VN_PAIRS
-                vn_pairs(q + i + g * 32, halves[at].n32);
-#endif
             }
             sums[g] = (uint16_t)(sum[0] + sum[1]);
         }
         for (uint32_t g = 0; b && per == SUPER_K && g < SUPER_K / 32; g += 2)
             b[(size_t)(i / 32 + g) * lanes].sums = (int32_t)((uint32_t)sums[g + 1] << 16 | sums[g]);
     }
+    pack_again(to, k, row, b, halves, lanes, parts);
 }
 
 /* Rounded to nearest even, as pairs of adjacent k. */

@@ -254,15 +254,16 @@ INLINE vf vf_load_e4m3_half(const uint8_t *p)
 #define vi_dot_bytes(acc, w, a) _mm512_dpbusd_epi32((acc), (w), (a))
 #define vb_set4(a4) _mm512_set1_epi32(a4)
 
-/* The sum of (x1 + 128) x2 over 32 bytes, eight at a time: x1 the first four, x2 the others. */
-INLINE int32_t sum_of_pairs(const int8_t *x)
+/* What sums over either 32 of 64 bytes begin with: minus the sum of (x1 + 128) x2, eight bytes at a
+ * time, x1 the first four, x2 the others. */
+INLINE void pairs_of_row(const int8_t *x, int32_t *first, int32_t *second)
 {
-    const __m256i all = _mm256_loadu_si256((const __m256i *)x);
-    const __m256i first = _mm256_xor_si256(all, _mm256_set1_epi8((char)0x80));
-    const __m256i second = _mm256_srli_epi64(all, 32); /* beside x2 zeros */
-    const __m256i s = _mm256_dpbusd_epi32(_mm256_setzero_si256(), first, second);
-    const __m128i half = _mm_add_epi32(_mm256_castsi256_si128(s), _mm256_extracti128_si256(s, 1));
-    return _mm_cvtsi128_si32(_mm_add_epi32(half, _mm_unpackhi_epi64(half, half)));
+    const vb all = vb_load(x);
+    vi s = vi_dot_bytes(vi_set1(0), vb_flip(all), _mm512_srli_epi64(all, 32)); /* beside x2 zeros */
+    s = vi_plus(s, _mm512_shuffle_epi32(s, 0x4e));
+    s = vi_minus(vi_set1(0), vi_plus(s, _mm512_shuffle_i64x2(s, s, 0xb1)));
+    *first = _mm512_cvtsi512_si32(s);
+    *second = _mm_cvtsi128_si32(_mm512_extracti32x4_epi32(s, 2));
 }
 
 /* For bytes that are q + 128: begin with -128 * (sum of the activations). */
