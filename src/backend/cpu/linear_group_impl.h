@@ -46,19 +46,22 @@ struct beside {
 
 /* Of a whole group in the order of nibbles, so that a vector of them is taken apart at once. */
 #define GROUP_DOTS(name, begin, end, dot, s)                                                       \
-    UNROLL for (int k = begin; k < end; k++)                                                       \
     {                                                                                              \
-        const int g = end - begin == 8 ? k % 2 * 4 + k / 2 : k;                                    \
-        vb wv[2];                                                                                  \
-        EACH_BESIDE                                                                                \
+        ROWS_AT(i)                                                                                 \
+        UNROLL for (int k = begin; k < end; k++)                                                   \
         {                                                                                          \
-            wv[u] = bytes_##name(of[u].w, i, g, h * VL * 4);                                       \
-            ASK_EVENLY(k, ask_lines, wv[u], ask + u * j->panel_bytes)                              \
-        }                                                                                          \
-        EACH_ROW                                                                                   \
-        {                                                                                          \
-            const int32_t a = Q4(i * 8 + (uint32_t)g, m);                                          \
-            EACH_BESIDE s[m][u] = dot(s[m][u], wv[u], a);                                          \
+            const int g = end - begin == 8 ? k % 2 * 4 + k / 2 : k;                                \
+            vb wv[2];                                                                              \
+            EACH_BESIDE                                                                            \
+            {                                                                                      \
+                wv[u] = bytes_##name(of[u].w, i, g, h * VL * 4);                                   \
+                ASK_EVENLY(k, ask_lines, wv[u], ask + u * j->panel_bytes)                          \
+            }                                                                                      \
+            EACH_ROW                                                                               \
+            {                                                                                      \
+                const int32_t a = Q4(g, m);                                                        \
+                EACH_BESIDE s[m][u] = dot(s[m][u], wv[u], a);                                      \
+            }                                                                                      \
         }                                                                                          \
     }
 

@@ -59,8 +59,16 @@
         j, row + m, (p0 + v / at_once) * PANEL_COLS + (begin + v % at_once) * VL, sums[m][v]);
 
 /* Packed activations of row `row` + m; those that lie in tiles are at [m / T] tiles further, lane
- * m % T, T = job's act_lanes. A lone row may lie anywhere in its tile, several begin one. */
-#define Q4(k4, m) load_i32(q + (size_t)(m)*q_stride + (size_t)(k4)*4)
+ * m % T, T = job's act_lanes. A lone row may lie anywhere in its tile, several begin one. Q4: word g
+ * of group i of ROWS_AT. The addresses of more than four rows are made of two and of strides, as a
+ * processor adds them up in a load: a compiler that knew how they hang together would keep each,
+ * most of them in memory. */
+#define ROWS_AT(i)                                                                                 \
+    const int8_t *at_0 = q + (size_t)(i)*32, *at_4 = at_0 + 4 * q_stride;                          \
+    if (M > 4)                                                                                     \
+        __asm__("" : "+r"(at_0), "+r"(at_4), "+r"(stride), "+r"(stride_3));
+#define ROW_AT(m) (((m) < 4 ? at_0 : at_4) + ((m) % 4 == 3 ? stride_3 : (m) % 4 * stride))
+#define Q4(g, m) load_i32(ROW_AT(m) + (g)*4)
 #define ACT_AT(i, m) ((size_t)((m) / T) * b_tile + (size_t)(i)*T + (m) % T)
 #define ACT_BLOCK(i, m) (&blocks[ACT_AT(i, m)])
 #define ACT_HALVES(i, m) (&halves[ACT_AT(i, m)])
@@ -69,11 +77,12 @@
 #define ACT_POINTERS(by)                                                                           \
     const uint32_t n_blocks = j->act->k / 32;                                                      \
     const size_t q_stride = act_q_stride(j->act->k);                                               \
+    size_t stride = q_stride, stride_3 = 3 * q_stride;                                             \
     const size_t b_tile = (size_t)n_blocks * T;                                                    \
     const int8_t *q = j->act->by.q + row * q_stride;                                               \
     const struct act_block *blocks = j->act->by.b + row / T * b_tile + row % T;                    \
     const struct act_halves *halves = j->act->by.halves + row / T * b_tile + row % T;              \
-    (void)halves
+    (void)halves, (void)stride, (void)stride_3
 
 /* Where the pair of groups of 32 lies to which group i belongs: 64 bytes of scales, then both. */
 #define PAIR_AT(i, group_bytes) ((size_t)((i) / 2) * (64 + 2 * (group_bytes)))
