@@ -59,9 +59,9 @@
         j, row + m, (p0 + v / at_once) * PANEL_COLS + (begin + v % at_once) * VL, sums[m][v]);
 
 /* Packed activations of row `row` + m; those that lie in tiles are at [m / T] tiles further, lane
- * m % T, T = job's act_lanes. A lone row may lie anywhere in its tile, several begin one. Q4: word g
- * of group i of ROWS_AT. The addresses of more than four rows are made of two and of strides, as a
- * processor adds them up in a load: a compiler that knew how they hang together would keep each,
+ * m % T, T = job's act_lanes. A lone row may lie anywhere in its tile, several begin one. Q4: word
+ * g of group i of ROWS_AT. The addresses of more than four rows are made of two and of strides, as
+ * a processor adds them up in a load: a compiler that knew how they hang together would keep each,
  * most of them in memory. */
 #define ROWS_AT(i)                                                                                 \
     const int8_t *at_0 = q + (size_t)(i)*32, *at_4 = at_0 + 4 * q_stride;                          \
