@@ -15,6 +15,11 @@ static void test_follows_who_computes_the_same(void **state)
     assert_ptr_equal(c->leader, a);
     assert_int_equal(rows_of(f, b) + rows_of(f, c), 0);
     assert_int_equal(rows_of(f, other), 20);
+    const struct sched_load load = sched_load(f->sched); /* who waits will decode, too */
+    assert_int_equal(load.n_decodes, 1);
+    assert_int_equal(load.n_prompts, 3);
+    assert_int_equal(load.prompts_attend, 600 + 420 + 600);
+    assert_int_equal(load.prefill_depth, a->n_computed);
     step(f, 256); /* a has computed enough for b */
     assert_int_equal(rows_of(f, b), 25);
     assert_int_equal(b->n_cached, 395);
@@ -121,6 +126,7 @@ static void test_preempts_the_latest(void **state)
     assert_int_equal(c->slot, SCHED_NO_SLOT);
     assert_true(c->n_known > 32 && c->n_known < 64);
     assert_int_equal(f->plan.n_decodes, 2);
+    assert_int_equal(sched_load(f->sched).n_prompts, 0); /* there is no room for it to come back */
     while (b->n_preempted == 0)
         step(f, 256);
     assert_int_equal(a->n_preempted, 0); /* who came first never yields */
@@ -145,6 +151,7 @@ static void test_comes_back_to_its_blocks(void **state)
         step(f, 256);
     uint32_t n_known = b->n_known;
     sched_remove(f->sched, a);
+    assert_int_equal(sched_load(f->sched).n_prompts, 1); /* now there is */
     step(f, 256);
     assert_int_equal(b->n_computed, n_known);
     assert_int_equal(rows_of(f, b), 1);
