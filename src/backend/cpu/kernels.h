@@ -275,11 +275,11 @@ struct selective_job {
 
 /* Raise it with every change of the bits that kernels compute: what is stored on disk says which
  * revision computed it. */
-#define CPU_KERNELS_REVISION "r7"
+#define CPU_KERNELS_REVISION "r8"
 
 struct cpu_kernels {
     const char *name;
-    unsigned act_kinds[N_PANEL_FORMATS]; /* what linear reads: of ACT_F32 .. ACT_TWO, PAIRS, HIGH */
+    unsigned act_kinds[N_PANEL_FORMATS]; /* what linear reads: of ACT_F32 .. ACT_TWO, PAIRS .. */
     /* And of one in int8 the parts, in a job of so many rows: of ACT_BLOCKS .. ACT_WORDS. */
     unsigned (*act_parts)(enum panel_format format, uint32_t n_rows);
     void (*linear[N_PANEL_FORMATS])(const struct linear_job *j);
@@ -342,10 +342,11 @@ extern const struct cpu_kernels cpu_kernels_plain;
 extern const struct cpu_kernels cpu_kernels_avx2;
 extern const struct cpu_kernels cpu_kernels_avxvnni;
 extern const struct cpu_kernels cpu_kernels_avx512;
-extern const struct cpu_kernels cpu_kernels_avx512_bf16; /* the same but for BF16 and Q4_K, as AMD's
+extern const struct cpu_kernels cpu_kernels_avx512_bf16; /* the same but for BF16, Q4_K, Q5_K and
+                                                          * what reads the same as these, as AMD's
                                                           * processors are fastest */
 extern const struct cpu_kernels cpu_kernels_amx; /* many rows on a tile unit; avx512's bits but for
-                                                  * Q8_0, F16 and BF16 */
+                                                  * Q8_0, F16, BF16, Q4_K and Q5_K */
 #endif
 
 /* The best that this machine has, or what `isa`, one of CPU_ISAS, limits it to; NULL if isa is none

@@ -18,9 +18,9 @@
  * Every kernel is one template over M, the rows it takes at a time. For each output element all M,
  * and all ways, do the same operations in the same order: over groups of 32 of K, an exact integer
  * dot product, then one product of scales and one fused multiply-add (add_group and its sisters);
- * over 128 of K where scales are integers (add_super); float formats one fused multiply-add a k, on
- * a tile unit they and Q8_0 its sums of 32 of K, and so what Q4_K and Q5_K take off. So the bits of
- * a row do not depend on its neighbours.
+ * over 128 of K where scales are integers (add_super, add_super_min); float formats one fused
+ * multiply-add a k, on a tile unit they and Q8_0 its sums of 32 of K, and so what Q4_K and Q5_K
+ * take off. So the bits of a row do not depend on its neighbours.
  *
  * Bounds: M = 1 reads each weight once and is bound by memory. With many rows a VNNI kernel does 8
  * vpdpbusd of 128 operations for each row, 16 columns and 32 of K, beside three float operations:

@@ -30,7 +30,7 @@
  * 225 steps instead of 255; but those of one sign seldom reach as far as those of the other, which
  * have all of theirs (pack_uneven). */
 enum {
-    PAIRS_K = 256, /* a part: three panels of it fill a third of the nearest cache */
+    PAIRS_K = 256, /* a part: three panels of it fill a third of 48 KiB, the nearest cache */
     PAIRS_GROUP_BYTES = 128 + 8 * 64,
     PAIRS_SUPER_BYTES = 128 + SUPER_K / 32 * PAIRS_GROUP_BYTES,
     PAIRS_PART_BYTES = PAIRS_K / SUPER_K * PAIRS_SUPER_BYTES,

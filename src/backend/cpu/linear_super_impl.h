@@ -2,8 +2,10 @@
  * their scale and the weights theirs, so that
  *
  *     t = sum over 32 of K:  scale * (exact dot product)      an integer below 2^31, exact
- *     acc = acc - min * (sum of the activations)              where the format has one, for each 32
- *     acc = acc + t * (d of the weights * d of the activations)    once, at the end
+ *     acc = acc - min * (sum of the activations)              Q2_K, for each 16
+ *     acc = acc + t * (d of the weights * d of the activations)    once, at the end (add_super), or
+ *     acc = acc + (d t - dmin off) * (d of the activations)   Q4_K, Q5_K (add_super_min), with
+ *     off = sum over 32 of K:  min * (sum of the activations' bytes)     as exact
  *
  * What is an integer may be summed in any order: a tile unit takes scale * q for the weights and
  * meets all 128 at once (linear_amx_impl.h). A format NAME describes itself as in
@@ -13,8 +15,8 @@
  *
  * and DEFINE_SUPER makes linear_NAME and widen_NAME of that. */
 struct super_scales {
-    vi w, second;      /* of a group, or of either half of it */
-    vf min, other_min; /* likewise; the other of a group is min without dmin */
+    vi w, second;      /* of a group, or of either half of it; Q4_K, Q5_K: scale and min */
+    vf min, other_min; /* of either half what is taken off; Q4_K, Q5_K: other_min is min */
 };
 
 #define NO_SCALE vi_set1(0)

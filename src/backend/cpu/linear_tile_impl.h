@@ -205,9 +205,9 @@ DEFINE_MULTIPLY_INT(SUPER_SCALED)
 /* Column c of a group in its wide form, as the file's block would be dequantised; pair: the group
  * and its neighbour. */
 static void wide_column(
-    const uint8_t *pair, uint32_t i, uint32_t c, const enum wide_kind kind, float *out)
+    const uint8_t *pair, uint32_t group, uint32_t c, const enum wide_kind kind, float *out)
 {
-    const uint8_t *wide = pair + i % 2 * WIDE_BYTES;
+    const uint8_t *wide = pair + group % 2 * WIDE_BYTES;
     const float scale = ((const float *)wide)[c];
     const float second = ((const float *)(wide + WIDE_SECOND))[c];
     const float d = ((const float *)(wide + WIDE_THIRD))[c];
@@ -215,7 +215,7 @@ static void wide_column(
     const int8_t second_of = ((const int8_t *)wide)[WIDE_SECOND + c * 4];
     const float d_of_pair = ((const float *)(pair + WIDE_THIRD))[c];
     const float dmin = ((const float *)(pair + WIDE_BYTES + WIDE_THIRD))[c];
-    for (i = 0; i < 32; i++) {
+    for (uint32_t i = 0; i < 32; i++) {
         const int q = wide[WIDE_Q + i / 4 * 64 + c * 4 + i % 4];
         switch (kind) {
         case WIDE_PLUS_128:
@@ -261,7 +261,8 @@ static void wide_column(
     {                                                                                              \
         _Alignas(64) uint8_t wide[2 * WIDE_BYTES] = {0};                                           \
         for (uint32_t i = 0; i < k / 32; i++) {                                                    \
-            widen_##name(panel, i, wide + i % 2 * WIDE_BYTES);                                     \
+            if (i % 2 == 0)                                                                        \
+                widen_##name(panel, i, wide);                                                      \
             if (i % 2 == 0 && i + 1 < k / 32)                                                      \
                 widen_##name(panel, i + 1, wide + WIDE_BYTES);                                     \
             wide_column(wide, i, c, kind, out + (size_t)i * 32);                                   \

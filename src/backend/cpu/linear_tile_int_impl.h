@@ -5,11 +5,11 @@
  *
  *     12  where 32 of K have a scale: a conversion, a product of scales, a multiply-add each
  *     11  where scales are integers: a shuffle and a vpdpwssd each (vi_add_times), then those three
- *     14  with minima: two vpdpwssd, a conversion and a multiply-add more, less a product
+ *     15  with minima: two vpdpwssd, a conversion and a multiply-add more
  *     19  with a scale for either half of 32
  *      3  where the scale is in the bytes: SUPER_SCALED
  *
- * so 73, 74, 70, 63 and 91 % of the integer peak are what is possible.
+ * so 73, 74, 68, 63 and 91 % of the integer peak are what is possible.
  *
  * With AVX2 alone bytes up to 15, or up to 31 or q + 32 over 16 of K, are summed in 16 bits: a
  * multiplication for 4 of K; of others up to 63 (Q2_K) two such sums, three for 8. Those that are

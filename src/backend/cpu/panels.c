@@ -101,6 +101,8 @@ uint32_t cpu_divide_panels(const struct cpu_backend *b, struct phase *p, uint32_
     p->chunk = cpu_panel_chunk(b, p, passes, n_workers);
     const uint32_t least = n_rows <= STREAM_ROWS ? STREAM_PANELS : PAIR_PANELS;
     p->chunk = p->chunk < least ? least : p->chunk;
+    /* In pairs three are taken at a time. A phase whose first matrix is and others are not, or the
+     * other way round, leaves more over. */
     const unsigned kinds = b->kernels->act_kinds[b->matrices[p->first].format];
     if (kinds & ACT_PAIRS && n_rows >= PAIRS_MIN_ROWS)
         p->chunk = p->chunk < 2 * PAIRS_PANELS ? PAIRS_PANELS : 2 * PAIRS_PANELS;

@@ -231,23 +231,23 @@ INLINE void pack_again(const struct act_int8 *to,
                        struct act_block *b,
                        struct act_halves *halves,
                        uint32_t lanes,
-                       unsigned parts)
+                       unsigned parts,
+                       const bool pairs)
 {
     const int8_t *q = to->q + row * act_q_stride(k);
-    (void)q, (void)halves, (void)lanes;
+    (void)q, (void)b, (void)halves, (void)lanes, (void)parts, (void)pairs;
 #ifdef DOT_WORDS
     if (parts & ACT_WORDS)
         pack_words(q, k, to->words + row * act_q_stride(k));
 #endif
 #ifdef DOT_BYTES
-    for (uint32_t g = 0; b && parts & ACT_PAIRS && g < k / 32; g += 2)
+    for (uint32_t g = 0; b && pairs && g < k / 32; g += 2)
         pairs_of_row(q + g * 32, &b[(size_t)g * lanes].pairs, &b[(size_t)(g + 1) * lanes].pairs);
 #endif
 #ifdef VN_PAIRS
     for (uint32_t g = 0; b && g < k / 32; g++)
         vn_pairs(q + g * 32, halves[(size_t)g * lanes].n32);
 #endif
-    (void)b, (void)parts;
 }
 
 INLINE void pack_int8(const float *x,
@@ -299,7 +299,7 @@ INLINE void pack_int8(const float *x,
         for (uint32_t g = 0; b && per == SUPER_K && g < SUPER_K / 32; g += 2)
             b[(size_t)(i / 32 + g) * lanes].sums = (int32_t)((uint32_t)sums[g + 1] << 16 | sums[g]);
     }
-    pack_again(to, k, row, b, halves, lanes, parts);
+    pack_again(to, k, row, b, halves, lanes, parts, pairs);
 }
 
 /* Rounded to nearest even, as pairs of adjacent k. */

@@ -260,6 +260,73 @@ static void packed_keep(const struct cpu_kernels *k, uint32_t at)
     }
 }
 
+/* What several matrices read of one input is what each would have read alone. */
+static void packed_for_many_as_for_one(void **state)
+{
+    (void)state;
+    enum { K = 512, Q = (K / 64 | 1) * 64 * 16 };
+    static float x[K];
+    static int8_t q[4][Q];
+    static int16_t words[4][Q];
+    static struct act_block b[4][K / 32];
+    static struct act_halves h[4][K / 32];
+    static const unsigned pairs[] = {0, ACT_PAIRS, ACT_PAIRS | ACT_PAIRS_31};
+    for (size_t i = 0; i < COUNT(isas) * COUNT(pairs); i++) {
+        const struct cpu_kernels *k = cpu_kernels_select(isas[i / COUNT(pairs)]);
+        const unsigned kind = ACT_INT8_128 | pairs[i % COUNT(pairs)],
+                       parts = ACT_BLOCKS | ACT_WORDS;
+        struct act a[4];
+        for (uint32_t n = 0; n < 4; n++)
+            a[n] = (struct act){.k = K};
+        a[0].by32 = (struct act_int8){.q = q[0], .b = b[0], .halves = h[0], .words = words[0]};
+        a[1].by128 = (struct act_int8){.q = q[1], .b = b[1], .halves = h[1], .words = words[1]};
+        a[2].by32 = (struct act_int8){.q = q[2], .b = b[2], .halves = h[2], .words = words[2]};
+        a[2].by128 = (struct act_int8){.q = q[3], .b = b[3], .halves = h[3], .words = words[3]};
+        for (uint32_t n = 0; n < K; n++)
+            x[n] = rnd_float();
+        k->pack(x, &a[0], 0, ACT_INT8 | parts, 1);
+        k->pack(x, &a[1], 0, kind | parts, 1);
+        k->pack(x, &a[2], 0, ACT_INT8 | kind | parts, 1);
+        for (uint32_t n = 0; n < 2; n++) {
+            assert_memory_equal(q[n], q[n + 2], K);
+            assert_memory_equal(words[n], words[n + 2], K * sizeof *words[n]);
+            assert_memory_equal(b[n], b[n + 2], sizeof b[n]);
+            assert_memory_equal(h[n], h[n + 2], sizeof h[n]);
+        }
+    }
+}
+
+/* Every value is within half a step, and no step longer than what reaches furthest asks for. */
+static void packed_unevenly_but_close(void **state)
+{
+    (void)state;
+    enum { K = 128, Q = (K / 64 | 1) * 64 * 16 };
+    static float x[K];
+    static int8_t q[Q];
+    static struct act_block b[K / 32];
+    static struct act_halves h[K / 32];
+    struct act a = {.k = K, .by128 = {.q = q, .b = b, .halves = h}};
+    const struct cpu_kernels *k = cpu_kernels_select("avx512-bf16");
+    for (uint32_t i = 0; i < 400; i++) {
+        const float below = 1 + rnd_float(), above = 1 + rnd_float(); /* 0 .. 2 */
+        const unsigned kind = ACT_PAIRS | (i % 2 ? ACT_PAIRS_31 : 0);
+        const double most = i % 2 ? PAIRS_MOST_31 : PAIRS_MOST;
+        double high = 0, low = 0;
+        for (uint32_t n = 0; n < K; n++) {
+            x[n] = rnd_float();
+            x[n] *= x[n] < 0 ? below : above;
+            high = x[n] > high ? x[n] : high;
+            low = -x[n] > low ? -x[n] : low;
+        }
+        k->pack(x, &a, 0, ACT_INT8_128 | ACT_BLOCKS | kind, 1);
+        const double far = high > low ? high : low, near = high > low ? low : high;
+        const double step = fabs((double)b[0].d);
+        assert_true(step <= 1.00001 * (far / 128 > near / most ? far / 128 : near / most));
+        for (uint32_t n = 0; n < K; n++)
+            assert_true(fabs((double)q[n] * (double)b[0].d - (double)x[n]) <= 0.50001 * step);
+    }
+}
+
 static void what_is_no_number_stays_none(void **state)
 {
     (void)state;
@@ -286,6 +353,8 @@ int main(void)
         cmocka_unit_test(exp_is_accurate),
         cmocka_unit_test(rows_are_exact),
         cmocka_unit_test(rotations_are_exact),
+        cmocka_unit_test(packed_for_many_as_for_one),
+        cmocka_unit_test(packed_unevenly_but_close),
         cmocka_unit_test(what_is_no_number_stays_none),
         cmocka_unit_test(isas_are_selected),
     };
