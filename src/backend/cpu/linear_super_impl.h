@@ -30,6 +30,8 @@ struct super_scales {
         EACH_ROW EACH_BESIDE t[m][v + u] = vi_plus(t[m][v + u], vi_times(s[m][u], scales[u].w));   \
     }
 
+/* Without what is to take off, which is for hooks (DEFINE_SUPER_FEW) that read what these declare.
+ */
 #define SUPER_MIN_FEW(name)                                                                        \
     vn s[LINEAR_M][2];                                                                             \
     EACH_ROW EACH_BESIDE s[m][u] = vn_begin(0);                                                    \
