@@ -284,7 +284,7 @@ enum { NEAR_PANELS = 4, NEAR_BYTES = 512 * 1024 };
 #define FEW(name, m, t) linear_##name(j, p, row, (m), (t), PANELS_AT_ONCE(m))
 
 #if LINEAR_M == 8
-/* Many sums: where they go is asked for. (Of fewer the weights need the buffers.) */
+/* Many sums: where they go is asked for. Fewer were no faster for it. */
 #define FEW_ASK(name, m)                                                                           \
     linear_ask_out(j, row, (m), p, PANELS_AT_ONCE(m));                                             \
     FEW(name, m, ACT_TILE)
