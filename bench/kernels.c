@@ -484,12 +484,12 @@ static void bench_rows(struct bench *b)
     r.x = mem_aligned(n * sizeof *r.x);
     r.y = mem_aligned(n * sizeof *r.y);
     r.out = mem_aligned(n * sizeof *r.out);
-    r.act = (struct act){
-        .k = n,
-        .by32 = {mem_aligned(act_q_bytes(n, ACT_TILE)),
-                 mem_aligned((size_t)n / 32 * ACT_TILE * sizeof *r.act.by32.b),
-                 mem_aligned((size_t)n / 32 * ACT_TILE * sizeof *r.act.by32.halves),
-                 mem_aligned((size_t)n / 32 * ACT_TILE * ACT_PLANES * sizeof(float))}};
+    r.act =
+        (struct act){.k = n,
+                     .by32 = {mem_aligned(act_q_bytes(n, ACT_TILE)),
+                              mem_aligned((size_t)n / 32 * ACT_TILE * sizeof *r.act.by32.b),
+                              mem_aligned((size_t)n / 32 * ACT_TILE * sizeof *r.act.by32.halves),
+                              mem_aligned((size_t)n / 32 * ACT_TILE * ACT_PLANES * sizeof(float))}};
     for (uint32_t i = 0; i < n; i++) {
         r.x[i] = rnd_float() * 4;
         r.y[i] = rnd_float();
