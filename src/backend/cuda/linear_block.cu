@@ -44,22 +44,18 @@ template <uint32_t ZERO, uint32_t HIGH>
 static __device__ __forceinline__ void scale_blocks(uint2 d, linear_weights &w)
 {
 #pragma unroll
-    for (uint32_t i = 0; i < 4; i++) { /* block i / 2, row i % 2 */
-        const uint32_t down = i / 2 * HIGH, pair = both(i < 2 ? d.x : d.y, i % 2);
+    for (uint32_t b = 0; b < 2; b++) {
+        const uint32_t down = b * HIGH, pair = b == 0 ? d.x : d.y;
         const uint32_t by = down > 0 ? half2_mul(pair, down_by(down)) : pair;
-        scale_block(w, i / 2, i % 2, by, half2_mul(by, NEGATIVE | subnormal(ZERO << down)));
+        scale_block(w, b, by, half2_mul(by, NEGATIVE | subnormal(ZERO << down)));
     }
 }
 /* The same of nibbles with mins. */
 static __device__ __forceinline__ void scale_blocks_from(uint4 scales, linear_weights &w)
 {
-#pragma unroll
-    for (uint32_t i = 0; i < 4; i++) {
-        const uint32_t pair = both(i < 2 ? scales.x : scales.y, i % 2);
-        const uint32_t m = both(i < 2 ? scales.z : scales.w, i % 2);
-        const uint32_t by = i < 2 ? pair : half2_mul(pair, down_by(4));
-        scale_block(w, i / 2, i % 2, by, half2_mul(m, subnormal(CUDA_MIN_STEP)));
-    }
+    const uint32_t step = subnormal(CUDA_MIN_STEP);
+    scale_block(w, 0, scales.x, half2_mul(scales.z, step));
+    scale_block(w, 1, half2_mul(scales.y, down_by(4)), half2_mul(scales.w, step));
 }
 
 /* -127 -104 -83 -65 | -49 -35 -22 -10 | 1 13 25 38 | 53 69 89 113, each + 128 */
@@ -75,7 +71,7 @@ static __device__ __forceinline__ uint32_t widen_fp4(uint32_t top)
 }
 /* by: of each step, for rows r and r + 8. */
 static __device__ __forceinline__ void unpack_fp4(uint4 q,
-                                                  const uint32_t by[4][2],
+                                                  const uint32_t by[4],
                                                   linear_weights &w)
 {
     const uint32_t words[4] = {q.x, q.y, q.z, q.w};
@@ -85,7 +81,7 @@ static __device__ __forceinline__ void unpack_fp4(uint4 q,
         for (int j = 0; j < 4; j++) {
             const int step = i / 2 * 2 + j / 2, row = i % 2;
             const uint32_t v = widen_fp4(words[i] << (12 - 4 * j));
-            w.a[step][row + j % 2 * 2] = half2_mul(v, by[step][row]);
+            w.a[step][row + j % 2 * 2] = half2_mul(v, both(by[step], row));
         }
     }
 }
@@ -216,9 +212,9 @@ struct iq4_xs {
     {
         unpack_indices(r.q, iq4_table(), w);
 #pragma unroll
-        for (uint32_t i = 0; i < 4; i++) { /* block i / 2, row i % 2 */
-            const uint32_t by = half2_mul(both(r.d, i % 2), byte_integer(r.scales, i, 32, 0));
-            scale_block(w, i / 2, i % 2, by, half2_mul(by, NEGATIVE | subnormal(128)));
+        for (uint32_t b = 0; b < 2; b++) {
+            const uint32_t by = half2_mul(r.d, bytes_integer(r.scales, b, 32, 0));
+            scale_block(w, b, by, half2_mul(by, NEGATIVE | subnormal(128)));
         }
     }
 };
@@ -251,15 +247,13 @@ struct nvfp4 {
     FETCH_RAW
     static __device__ __forceinline__ void unpack(const raw &r, linear_weights &w)
     {
-        uint32_t by[4][2];
+        uint32_t by[4];
 #pragma unroll
         for (int i = 0; i < 4; i++) { /* two bytes to the upper halves of 16 bits, down by one, and
                                          to 2^7 times the scale: 2^15 of that */
             const uint32_t pair =
                 __byte_perm(i < 2 ? r.d.x : r.d.y, 0, i % 2 ? 0x3424u : 0x1404u) >> 1;
-            const uint32_t scaled = half2_mul(pair, 0x78007800u);
-            by[i][0] = both(scaled, 0);
-            by[i][1] = both(scaled, 1);
+            by[i] = half2_mul(pair, 0x78007800u);
         }
         unpack_fp4(r.q, by, w);
     }
@@ -272,10 +266,9 @@ struct mxfp4 {
     FETCH_RAW
     static __device__ __forceinline__ void unpack(const raw &r, linear_weights &w)
     {
-        uint32_t by[4][2];
-#pragma unroll
-        for (uint32_t i = 0; i < 8; i++) /* step i / 2 of block i / 4, row i % 2 */
-            by[i / 2][i % 2] = __byte_perm(r.d, 0, 0x0404u + (i / 4 * 2 + i % 2) * 0x1010u);
+        uint32_t by[4];
+        by[0] = by[1] = __byte_perm(r.d, 0, 0x1404u);
+        by[2] = by[3] = __byte_perm(r.d, 0, 0x3424u);
         unpack_fp4(r.q, by, w);
     }
 };

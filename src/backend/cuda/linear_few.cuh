@@ -74,9 +74,13 @@ static __global__ void __launch_bounds__(LINEAR_WARPS * 32, BLOCKS)
     const uint32_t act_step = linear_act_step<F>(p);
     const uint8_t *act[TILES];
 #pragma unroll
-    for (uint32_t t = 0; t < TILES; t++)
-        act[t] = linear_act<F>(p, group * TILES + (t < n_tiles ? t : 0)) +
-                 static_cast<size_t>(begin) * act_step;
+    for (uint32_t t = 0; t < TILES; t++) {
+        /* columns that are no row have the last row's */
+        const uint32_t tile = t < n_tiles ? t : 0, left = n_rows - row - tile * CUDA_ACT_ROWS;
+        const uint32_t column = lane / 4 < left ? lane / 4 : left - 1;
+        act[t] = linear_act<F>(p, group * TILES + tile) + static_cast<size_t>(begin) * act_step +
+                 column * 16 + lane % 4 * 4;
+    }
     float sum[TILES][4] = {};
     for (uint32_t chunk = begin; chunk < end; chunk += AHEAD) {
 #pragma unroll
@@ -88,8 +92,8 @@ static __global__ void __launch_bounds__(LINEAR_WARPS * 32, BLOCKS)
             s.bring(i, lane);
 #pragma unroll
             for (uint32_t t = 0; t < TILES; t++) {
-                const act_values x = act_values_at(act[t], lane);
-                linear_multiply<F>(w, x, F::PAIR ? act_values_at(act[t] + 1024, lane) : x, sum[t]);
+                const act_values x = act_values_at(act[t]);
+                linear_multiply<F>(w, x, F::PAIR ? act_values_at(act[t] + 1024) : x, sum[t]);
                 act[t] += act_step;
             }
         }

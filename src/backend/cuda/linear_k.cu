@@ -24,14 +24,11 @@ static __device__ __forceinline__ void scale_by_32(uint2 d, uint2 s, linear_weig
 {
     const uint32_t minus = d.y ^ NEGATIVE;
 #pragma unroll
-    for (uint32_t i = 0; i < 4; i++) { /* block i / 2 (the second 16 times as large), row i % 2 */
-        const uint32_t scale = byte_integer(s.x, i, 0, i / 2 * 4);
+    for (uint32_t b = 0; b < 2; b++) /* the second is 16 times as large */
         scale_block(w,
-                    i / 2,
-                    i % 2,
-                    half2_mul(both(d.x, i % 2), scale),
-                    half2_mul(both(minus, i % 2), byte_subnormal(s.y, i)));
-    }
+                    b,
+                    half2_mul(d.x, bytes_integer(s.x, b, 0, b * 4)),
+                    half2_mul(minus, bytes_subnormal(s.y, b)));
 }
 
 struct q4_k {
@@ -105,13 +102,11 @@ struct q2_k {
         const uint32_t mins[2] = {(r.s.x >> 4) & 0x0f0f0f0fu, (r.s.y >> 4) & 0x0f0f0f0fu};
         unpack_twos(r.q, w);
 #pragma unroll
-        for (uint32_t i = 0; i < 8; i++) { /* step i / 2, row i % 2 */
-            const uint32_t scale = byte_integer(scales[i / 4], i % 4, 0, i / 2 * 2);
-            scale_row(w.a[i / 2],
-                      i % 2,
-                      half2_mul(both(r.d.x, i % 2), scale),
-                      half2_mul(both(minus, i % 2), byte_subnormal(mins[i / 4], i % 4)));
-        }
+        for (uint32_t step = 0; step < 4; step++)
+            scale_step(
+                w.a[step],
+                half2_mul(r.d.x, bytes_integer(scales[step / 2], step % 2, 0, step * 2)),
+                half2_mul(minus, bytes_subnormal(mins[step / 2], step % 2)));
     }
 };
 

@@ -79,13 +79,13 @@ static __device__ __forceinline__ act_values act_values_of(const uint8_t *act, u
     return x;
 }
 
-/* From memory. */
-static __device__ __forceinline__ act_values act_values_at(const uint8_t *act, uint32_t lane)
+/* From memory; act: where the lane's first word is. */
+static __device__ __forceinline__ act_values act_values_at(const uint8_t *act)
 {
     act_values x;
 #pragma unroll
     for (uint32_t i = 0; i < 8; i++)
-        x.b[i] = load<uint32_t>(act + i * 128 + lane * 4);
+        x.b[i] = load<uint32_t>(act + i * 128);
     return x;
 }
 

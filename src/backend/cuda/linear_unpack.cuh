@@ -33,10 +33,12 @@ static __device__ __forceinline__ uint32_t half2_fma(uint32_t a, uint32_t b, uin
     return bits_of<uint32_t>(
         __hfma2(bits_of<__half2>(a), bits_of<__half2>(b), bits_of<__half2>(c)));
 }
-/* The lower half of a pair (i 0) or the upper one, twice. */
+/* The lower half of a pair (i 0) or the upper one, twice: no instruction, where it is an operand of
+ * the two above. */
 static __device__ __forceinline__ uint32_t both(uint32_t pair, uint32_t i)
 {
-    return __byte_perm(pair, 0, i ? 0x3232u : 0x1010u);
+    const __half2 h = bits_of<__half2>(pair);
+    return bits_of<uint32_t>(i ? __high2half2(h) : __low2half2(h));
 }
 /* 2^-n, twice. */
 static __device__ __forceinline__ uint32_t down_by(uint32_t n)
@@ -49,18 +51,18 @@ static __device__ __forceinline__ uint32_t subnormal(uint32_t n)
 {
     return n * 0x00010001u;
 }
-/* Byte i of a word as such. */
-static __device__ __forceinline__ uint32_t byte_subnormal(uint32_t word, uint32_t i)
+/* Bytes 2 i and 2 i + 1 of a word as such. */
+static __device__ __forceinline__ uint32_t bytes_subnormal(uint32_t word, uint32_t i)
 {
-    return __byte_perm(word, 0, 0x4040u + i * 0x101u);
+    return __byte_perm(word, 0, 0x4140u + i * 0x202u);
 }
-/* (Byte i of a word - bias) * 2^-down, twice; exact: the byte is put into 1024. */
-static __device__ __forceinline__ uint32_t byte_integer(uint32_t word,
-                                                        uint32_t i,
-                                                        uint32_t bias,
-                                                        uint32_t down)
+/* (Bytes 2 i and 2 i + 1 of a word - bias) * 2^-down; exact: a byte is put into 1024. */
+static __device__ __forceinline__ uint32_t bytes_integer(uint32_t word,
+                                                         uint32_t i,
+                                                         uint32_t bias,
+                                                         uint32_t down)
 {
-    const uint32_t shifted = __byte_perm(word, 0x64u, 0x4040u + i * 0x101u);
+    const uint32_t shifted = __byte_perm(word, 0x64u, 0x4140u + i * 0x202u);
     return half2_fma(shifted, down_by(down), 0xe400e400u + subnormal(bias) - down * 0x04000400u);
 }
 
@@ -120,21 +122,21 @@ static __device__ __forceinline__ void unpack_indices(uint4 q, uint4 table, line
 
 /* --- integers to weights --- */
 
-/* Of a step's registers those of row l / 4 (row 0) or l / 4 + 8. */
-static __device__ __forceinline__ void scale_row(uint32_t a[4],
-                                                 uint32_t row,
-                                                 uint32_t by,
-                                                 uint32_t from)
+/* A step's registers; by, from: of rows l / 4 and l / 4 + 8. */
+static __device__ __forceinline__ void scale_step(uint32_t a[4], uint32_t by, uint32_t from)
 {
-    a[row] = half2_fma(a[row], by, from);
-    a[row + 2] = half2_fma(a[row + 2], by, from);
+#pragma unroll
+    for (uint32_t reg = 0; reg < 4; reg++)
+        a[reg] = half2_fma(a[reg], both(by, reg % 2), both(from, reg % 2));
 }
 /* Both steps of block b. */
-static __device__ __forceinline__ void scale_block(
-    linear_weights &w, uint32_t b, uint32_t row, uint32_t by, uint32_t from)
+static __device__ __forceinline__ void scale_block(linear_weights &w,
+                                                   uint32_t b,
+                                                   uint32_t by,
+                                                   uint32_t from)
 {
-    scale_row(w.a[2 * b], row, by, from);
-    scale_row(w.a[2 * b + 1], row, by, from);
+    scale_step(w.a[2 * b], by, from);
+    scale_step(w.a[2 * b + 1], by, from);
 }
 /* A scale for 16: d of rows r, r + 8 times (byte - BIAS); bytes: for each step those of both rows.
  * Numbers are counted from ZERO, and of G steps lie in one place: those of the next 4^G times as
@@ -143,11 +145,10 @@ template <uint32_t BIAS, uint32_t ZERO, uint32_t G>
 static __device__ __forceinline__ void scale_steps(uint32_t d, uint2 bytes, linear_weights &w)
 {
 #pragma unroll
-    for (uint32_t i = 0; i < 8; i++) {
-        const uint32_t step = i / 2, row = i % 2, down = step / G * G * 2;
-        const uint32_t scale = byte_integer(i < 4 ? bytes.x : bytes.y, i % 4, BIAS, down);
-        const uint32_t by = half2_mul(both(d, row), scale);
-        scale_row(w.a[step], row, by, half2_mul(by, NEGATIVE | subnormal(ZERO << down)));
+    for (uint32_t step = 0; step < 4; step++) {
+        const uint32_t down = step / G * G * 2, word = step < 2 ? bytes.x : bytes.y;
+        const uint32_t by = half2_mul(d, bytes_integer(word, step % 2, BIAS, down));
+        scale_step(w.a[step], by, half2_mul(by, NEGATIVE | subnormal(ZERO << down)));
     }
 }
 
