@@ -70,9 +70,7 @@ static __device__ __forceinline__ uint32_t widen_fp4(uint32_t top)
     return (top & 0x80008000u) | ((top >> 3) & 0x0e000e00u);
 }
 /* by: of each step, for rows r and r + 8. */
-static __device__ __forceinline__ void unpack_fp4(uint4 q,
-                                                  const uint32_t by[4],
-                                                  linear_weights &w)
+static __device__ __forceinline__ void unpack_fp4(uint4 q, const uint32_t by[4], linear_weights &w)
 {
     const uint32_t words[4] = {q.x, q.y, q.z, q.w};
 #pragma unroll
@@ -230,7 +228,7 @@ struct grid_table {
     {
         r.d = from.template head<uint32_t>(0);
         r.scales = from.template head<uint2>(32 + from.sub * 64);
-        r.table = load<uint4>(from.head_at + CUDA_HEAD_TABLE - 16);
+        r.table = from.template of_all<uint4>(CUDA_HEAD_TABLE - 16);
         r.q = from.template chunk<uint4>(0);
     }
     static __device__ __forceinline__ void unpack(const raw &r, linear_weights &w)

@@ -19,19 +19,26 @@
 
 static constexpr uint32_t LINEAR_WARPS = 8;
 
-/* A warp's range of K, chunks [next, end) of a part still to be asked for. */
+/* A warp's range of K: what it has of AHEAD chunks, and where those behind them are, of which
+ * `left` are still to be asked for. A range is whole runs, and so is AHEAD. */
 template <class F, uint32_t AHEAD> struct few_stream {
-    const uint8_t *part;
-    uint32_t next, end;
+    static_assert(AHEAD % F::RUN == 0, "whole runs");
+    const uint8_t *at;
+    uint32_t left;
     typename F::raw raw[AHEAD];
 
-    /* A range begins with a run, so where AHEAD is one, slot i has its chunk i. */
+    /* Slot 0, 1, ..., AHEAD - 1, and 0 again. */
     __device__ __forceinline__ void bring(uint32_t slot, uint32_t lane)
     {
-        if (next < end)
-            linear_fetch<F>(
-                part, next / F::RUN, AHEAD == F::RUN ? slot : next % F::RUN, lane, raw[slot]);
-        next++;
+        linear_fetch_if<F>(slot / F::RUN * F::RUN < left,
+                           linear_run<F>(at, slot / F::RUN),
+                           slot % F::RUN,
+                           lane,
+                           raw[slot]);
+        if (slot == AHEAD - 1) {
+            at = linear_run<F>(at, AHEAD / F::RUN);
+            left -= AHEAD < left ? AHEAD : left;
+        }
     }
 };
 
@@ -54,9 +61,8 @@ static __global__ void __launch_bounds__(LINEAR_WARPS * 32, BLOCKS)
     const uint32_t end = part < p.n_parts ? p.runs * (split + 1) / p.splits * F::RUN : begin;
 
     few_stream<F, AHEAD> s;
-    s.part = linear_part(p, 0, part);
-    s.next = begin;
-    s.end = end;
+    s.at = linear_run<F>(linear_part(p, 0, part), begin / F::RUN);
+    s.left = end - begin;
 #pragma unroll
     for (uint32_t i = 0; i < AHEAD && !p.first; i++) /* while the kernel before ends */
         s.bring(i, lane);
@@ -65,7 +71,7 @@ static __global__ void __launch_bounds__(LINEAR_WARPS * 32, BLOCKS)
     if (row >= n_rows)
         return;
     const uint32_t expert = p.first ? linear_expert_at(p, row) : 0;
-    s.part += expert * p.matrix_bytes;
+    s.at += expert * p.matrix_bytes;
 #pragma unroll
     for (uint32_t i = 0; i < AHEAD && p.first; i++)
         s.bring(i, lane);
@@ -82,21 +88,32 @@ static __global__ void __launch_bounds__(LINEAR_WARPS * 32, BLOCKS)
                  column * 16 + lane % 4 * 4;
     }
     float sum[TILES][4] = {};
-    for (uint32_t chunk = begin; chunk < end; chunk += AHEAD) {
+    const auto multiply = [&](uint32_t slot) {
+        constexpr bool as_it_lies = F::CHUNK == 32 * sizeof(linear_weights);
+        linear_weights w;
+        F::unpack(s.raw[slot], w);
+        if (!as_it_lies)
+            s.bring(slot, lane);
 #pragma unroll
-        for (uint32_t i = 0; i < AHEAD; i++) {
-            if (i > 0 && chunk + i >= end)
-                break;
-            linear_weights w;
-            F::unpack(s.raw[i], w);
-            s.bring(i, lane);
-#pragma unroll
-            for (uint32_t t = 0; t < TILES; t++) {
-                const act_values x = act_values_at(act[t]);
-                linear_multiply<F>(w, x, F::PAIR ? act_values_at(act[t] + 1024) : x, sum[t]);
-                act[t] += act_step;
-            }
+        for (uint32_t t = 0; t < TILES; t++) {
+            const act_values x = act_values_at(act[t]);
+            linear_multiply<F>(w, x, F::PAIR ? act_values_at(act[t] + 1024) : x, sum[t]);
+            act[t] += act_step;
         }
+        if (as_it_lies) /* into the registers that were multiplied */
+            s.bring(slot, lane);
+    };
+    uint32_t left = end - begin;
+#pragma unroll 1
+    for (; left >= AHEAD; left -= AHEAD) { /* without a branch inside, which loads do not pass */
+#pragma unroll
+        for (uint32_t i = 0; i < AHEAD; i++)
+            multiply(i);
+    }
+#pragma unroll
+    for (uint32_t i = 0; F::RUN < AHEAD && i < AHEAD - 1; i++) {
+        if (i < left)
+            multiply(i);
     }
 
 #pragma unroll

@@ -103,10 +103,9 @@ struct q2_k {
         unpack_twos(r.q, w);
 #pragma unroll
         for (uint32_t step = 0; step < 4; step++)
-            scale_step(
-                w.a[step],
-                half2_mul(r.d.x, bytes_integer(scales[step / 2], step % 2, 0, step * 2)),
-                half2_mul(minus, bytes_subnormal(mins[step / 2], step % 2)));
+            scale_step(w.a[step],
+                       half2_mul(r.d.x, bytes_integer(scales[step / 2], step % 2, 0, step * 2)),
+                       half2_mul(minus, bytes_subnormal(mins[step / 2], step % 2)));
     }
 };
 

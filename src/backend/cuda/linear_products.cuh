@@ -27,6 +27,14 @@ template <class T> static __device__ __forceinline__ T load_once(const uint8_t *
     load_words_once<sizeof v / 4>(p, reinterpret_cast<uint32_t *>(&v));
     return v;
 }
+template <class T, bool ONCE>
+static __device__ __forceinline__ T load_if(bool wanted, const uint8_t *p)
+{
+    T v = {};
+    static_assert(sizeof v == 4 || sizeof v == 8 || sizeof v == 16, "words");
+    load_words_if<sizeof v / 4, ONCE>(wanted, p, reinterpret_cast<uint32_t *>(&v));
+    return v;
+}
 
 /* --- what a format is --- */
 
@@ -36,8 +44,8 @@ struct linear_weights {
     uint32_t a[4][4];
 };
 /* A chunk, the `sub`th of its run, and the run's head, as a lane reads them: a plane of the chunk
- * holds the lanes' shares in order, an array of the head those of rows r and r + 8, r = 0..7. ONCE:
- * weights from memory, which nobody reads again soon (load_once). */
+ * holds the lanes' shares in order, an array of the head those of rows r and r + 8, r = 0..7, or
+ * what all lanes have. ONCE: weights from memory, which nobody reads again soon (load_once). */
 template <bool ONCE> struct linear_source {
     const uint8_t *head_at, *chunk_at;
     uint32_t sub, lane;
@@ -52,6 +60,28 @@ template <bool ONCE> struct linear_source {
     template <class T> __device__ __forceinline__ T head(uint32_t array) const
     {
         return load<T>(head_at + array + lane / 4 * sizeof(T));
+    }
+    template <class T> __device__ __forceinline__ T of_all(uint32_t at) const
+    {
+        return load<T>(head_at + at);
+    }
+};
+/* Once from memory, if it is wanted (load_words_if). */
+struct linear_source_if {
+    bool wanted;
+    const uint8_t *head_at, *chunk_at;
+    uint32_t sub, lane;
+    template <class T> __device__ __forceinline__ T chunk(uint32_t plane) const
+    {
+        return load_if<T, true>(wanted, chunk_at + plane + lane * sizeof(T));
+    }
+    template <class T> __device__ __forceinline__ T head(uint32_t array) const
+    {
+        return load_if<T, false>(wanted, head_at + array + lane / 4 * sizeof(T));
+    }
+    template <class T> __device__ __forceinline__ T of_all(uint32_t at) const
+    {
+        return load_if<T, false>(wanted, head_at + at);
     }
 };
 /* PAIR: weights are bf16, and x is a sum of two. And there are

@@ -152,13 +152,27 @@ static __device__ __forceinline__ const uint8_t *linear_part(const linear_args &
 {
     return p.w + expert * p.matrix_bytes + part * p.part_bytes + p.units_bytes;
 }
-/* Ask for the lane's share of a run's chunk `sub`. */
+/* Of a part: where so many runs have been passed. */
 template <class F>
-static __device__ __forceinline__ void linear_fetch(
-    const uint8_t *part, uint32_t run, uint32_t sub, uint32_t lane, typename F::raw &raw)
+static __device__ __forceinline__ const uint8_t *linear_run(const uint8_t *part, uint32_t runs)
 {
-    const uint8_t *at = part + static_cast<size_t>(run) * linear_size<F>::RUN_BYTES;
-    const linear_source<true> from = {at, at + F::HEAD + sub * F::CHUNK, sub, lane};
+    return part + static_cast<size_t>(runs) * linear_size<F>::RUN_BYTES;
+}
+/* Ask for the lane's share of a run's chunk `sub`; or, without a branch, if it is wanted. */
+template <class F>
+static __device__ __forceinline__ void linear_fetch(const uint8_t *run,
+                                                    uint32_t sub,
+                                                    uint32_t lane,
+                                                    typename F::raw &raw)
+{
+    const linear_source<true> from = {run, run + F::HEAD + sub * F::CHUNK, sub, lane};
+    F::fetch(from, raw);
+}
+template <class F>
+static __device__ __forceinline__ void linear_fetch_if(
+    bool wanted, const uint8_t *run, uint32_t sub, uint32_t lane, typename F::raw &raw)
+{
+    const linear_source_if from = {wanted, run, run + F::HEAD + sub * F::CHUNK, sub, lane};
     F::fetch(from, raw);
 }
 

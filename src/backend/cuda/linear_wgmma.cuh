@@ -160,7 +160,7 @@ static __device__ __forceinline__ void wgmma_rows(const linear_args &p,
                     warp * 32 * B::SUMS + lane;
     typename F::raw raw = {};
     if (has_part)
-        linear_fetch<F>(weights, first / F::RUN, first % F::RUN, lane, raw);
+        linear_fetch<F>(linear_run<F>(weights, first / F::RUN), first % F::RUN, lane, raw);
     if (threadIdx.x == 0) {
         ring.begin(p, s);
         for (uint32_t i = 0; i < B::STAGES - 1 && first + i < last; i++)
@@ -175,7 +175,8 @@ static __device__ __forceinline__ void wgmma_rows(const linear_args &p,
             linear_weights w;
             F::unpack(raw, w);
             if (has_part && chunk + 1 < last)
-                linear_fetch<F>(weights, (chunk + 1) / F::RUN, (chunk + 1) % F::RUN, lane, raw);
+                linear_fetch<F>(
+                    linear_run<F>(weights, (chunk + 1) / F::RUN), (chunk + 1) % F::RUN, lane, raw);
             if (threadIdx.x == 0 && chunk + B::STAGES - 1 < last)
                 ring.bring();
             __syncwarp();

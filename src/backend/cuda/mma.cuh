@@ -63,20 +63,53 @@ static __device__ __forceinline__ void ldmatrix_x4_trans(uint32_t r[4], const vo
 }
 
 /* N words that nobody reads again soon, nor any kernel writes: past the nearest cache. */
+#define MMA_ONCE ".L1::no_allocate.L2::256B"
 template <int N> static __device__ __forceinline__ void load_words_once(const void *p, uint32_t *w)
 {
     if constexpr (N == 4)
-        asm volatile("ld.global.nc.L1::no_allocate.L2::256B.v4.u32 {%0, %1, %2, %3}, [%4];"
+        asm volatile("ld.global.nc" MMA_ONCE ".v4.u32 {%0, %1, %2, %3}, [%4];"
                      : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3])
                      : "l"(__cvta_generic_to_global(p)));
     else if constexpr (N == 2)
-        asm volatile("ld.global.nc.L1::no_allocate.L2::256B.v2.u32 {%0, %1}, [%2];"
+        asm volatile("ld.global.nc" MMA_ONCE ".v2.u32 {%0, %1}, [%2];"
                      : "=r"(w[0]), "=r"(w[1])
                      : "l"(__cvta_generic_to_global(p)));
     else
-        asm volatile("ld.global.nc.L1::no_allocate.L2::256B.u32 %0, [%1];"
+        asm volatile("ld.global.nc" MMA_ONCE ".u32 %0, [%1];"
                      : "=r"(w[0])
                      : "l"(__cvta_generic_to_global(p)));
+}
+/* N words that no kernel writes, if they are wanted; else w is nothing. Without a branch, which
+ * what is asked for behind it would not pass. */
+#define MMA_IF(wanted) "{.reg .pred p; setp.ne.u32 p, " wanted ", 0; @p "
+template <int N, bool ONCE>
+static __device__ __forceinline__ void load_words_if(uint32_t wanted, const void *p, uint32_t *w)
+{
+    const size_t at = __cvta_generic_to_global(p);
+    if constexpr (N == 4 && ONCE)
+        asm volatile(MMA_IF("%4") "ld.global.nc" MMA_ONCE ".v4.u32 {%0, %1, %2, %3}, [%5];}"
+                     : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3])
+                     : "r"(wanted), "l"(at));
+    else if constexpr (N == 4)
+        asm volatile(MMA_IF("%4") "ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%5];}"
+                     : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3])
+                     : "r"(wanted), "l"(at));
+    else if constexpr (N == 2 && ONCE)
+        asm volatile(MMA_IF("%2") "ld.global.nc" MMA_ONCE ".v2.u32 {%0, %1}, [%3];}"
+                     : "=r"(w[0]), "=r"(w[1])
+                     : "r"(wanted), "l"(at));
+    else if constexpr (N == 2)
+        asm volatile(MMA_IF("%2") "ld.global.nc.v2.u32 {%0, %1}, [%3];}"
+                     : "=r"(w[0]), "=r"(w[1])
+                     : "r"(wanted), "l"(at));
+    else if constexpr (ONCE)
+        asm volatile(MMA_IF("%1") "ld.global.nc" MMA_ONCE ".u32 %0, [%2];}"
+                     : "=r"(w[0])
+                     : "r"(wanted), "l"(at));
+    else
+        asm volatile(MMA_IF("%1") "ld.global.nc.u32 %0, [%2];}"
+                     : "=r"(w[0])
+                     : "r"(wanted), "l"(at));
 }
 
 /* 16 bytes, both ends aligned to 16; from_global of them read (16 or 0), the rest zero. */
@@ -113,6 +146,12 @@ template <int N> static inline void load_words_once(const void *p, uint32_t *w)
     for (int i = 0; i < N; i++) {
         w[i] = static_cast<const uint32_t *>(p)[i];
     }
+}
+template <int N, bool ONCE>
+static inline void load_words_if(uint32_t wanted, const void *p, uint32_t *w)
+{
+    if (wanted)
+        load_words_once<N>(p, w);
 }
 
 struct mma_operands {
