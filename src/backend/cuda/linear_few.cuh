@@ -42,6 +42,38 @@ template <class F, uint32_t AHEAD> struct few_stream {
     }
 };
 
+/* One of the results that a thread writes, if it is there, and what its sum meets. */
+struct few_result {
+    uint32_t of, reg, from; /* of the block's parts, and where its sums lie */
+    uint32_t j, row;
+    bool there;
+    float unit, factor, old;
+};
+/* e: output of 16 fastest, then row of 8 a tile, then part of the block's. */
+static __device__ __forceinline__ few_result few_result_of(const linear_args &p,
+                                                           uint32_t e,
+                                                           uint32_t tiles,
+                                                           uint32_t first_part,
+                                                           uint32_t first_row,
+                                                           uint32_t n_rows,
+                                                           uint32_t expert)
+{
+    const uint32_t output = e % 16, column = e / 16 % (8 * tiles);
+    few_result r = {};
+    r.of = e / (128 * tiles);
+    r.reg = column / 8 * 4 + output / 8 * 2 + column % 2;
+    r.from = output % 8 * 4 + column % 8 / 2;
+    r.j = (first_part + r.of) * CUDA_PART_ROWS + output;
+    r.row = first_row + column;
+    r.there = r.of < LINEAR_WARPS / p.splits && r.row < n_rows && r.j < p.n_out;
+    if (r.there) {
+        r.unit = linear_unit(p, expert, r.j);
+        r.factor = linear_factor(p, r.row);
+        r.old = p.add ? p.out.p[r.row * p.out.stride + r.j] : 0;
+    }
+    return r;
+}
+
 /* grid: (groups of 8 / splits x 16 outputs of each product x tiles of 8 TILES rows, 1, heads or 1);
  * block: 8 warps. */
 template <class F, uint32_t TILES, uint32_t AHEAD, uint32_t BLOCKS>
@@ -66,8 +98,10 @@ static __global__ void __launch_bounds__(LINEAR_WARPS * 32, BLOCKS)
 #pragma unroll
     for (uint32_t i = 0; i < AHEAD && !p.first; i++) /* while the kernel before ends */
         s.bring(i, lane);
+    uint32_t n_rows = p.first ? 0 : linear_rows(p);
     cuda_wait_before();
-    const uint32_t n_rows = linear_rows(p);
+    if (p.first)
+        n_rows = linear_rows(p);
     if (row >= n_rows)
         return;
     const uint32_t expert = p.first ? linear_expert_at(p, row) : 0;
@@ -87,6 +121,10 @@ static __global__ void __launch_bounds__(LINEAR_WARPS * 32, BLOCKS)
         act[t] = linear_act<F>(p, group * TILES + tile) + static_cast<size_t>(begin) * act_step +
                  column * 16 + lane % 4 * 4;
     }
+    /* what its first result needs is asked for while there is something else to do */
+    const uint32_t n_results = per_block * TILES * 128, first_part = block * per_block;
+    uint32_t e = threadIdx.x;
+    few_result result = few_result_of(p, e, TILES, first_part, row, n_rows, expert);
     float sum[TILES][4] = {};
     const auto multiply = [&](uint32_t slot) {
         constexpr bool as_it_lies = F::CHUNK == 32 * sizeof(linear_weights);
@@ -120,17 +158,17 @@ static __global__ void __launch_bounds__(LINEAR_WARPS * 32, BLOCKS)
     for (uint32_t i = 0; i < TILES * 4; i++)
         parts[warp][i][lane] = sum[i / 4][i % 4];
     __syncthreads();
-    for (uint32_t e = threadIdx.x; e < per_block * TILES * 128; e += LINEAR_WARPS * 32) {
-        /* e: output of 16 fastest, then row of 8 TILES, then part */
-        const uint32_t output = e % 16, column = e / 16 % (8 * TILES), of = e / (128 * TILES);
-        const uint32_t from = output % 8 * 4 + column % 8 / 2;
-        const uint32_t reg = column / 8 * 4 + output / 8 * 2 + column % 2;
-        const uint32_t j = (block * per_block + of) * CUDA_PART_ROWS + output;
-        float total = parts[of * p.splits][reg][from];
-        for (uint32_t i = 1; i < p.splits; i++)
-            total = __fadd_rn(total, parts[of * p.splits + i][reg][from]);
-        if (row + column < n_rows && j < p.n_out)
-            linear_store(p, expert, row + column, j, total, linear_factor(p, row + column));
+    while (e < n_results) {
+        if (result.there) {
+            const float(*part)[TILES * 4][32] = parts + result.of * p.splits;
+            float total = part[0][result.reg][result.from];
+            for (uint32_t i = 1; i < p.splits; i++)
+                total = __fadd_rn(total, part[i][result.reg][result.from]);
+            const float v = linear_value_of(p, expert, result.j, total, result.unit, result.factor);
+            p.out.p[result.row * p.out.stride + result.j] = p.add ? __fadd_rn(result.old, v) : v;
+        }
+        e += LINEAR_WARPS * 32;
+        result = few_result_of(p, e, TILES, first_part, row, n_rows, expert);
     }
 }
 

@@ -37,6 +37,7 @@
 #ifndef WEIR_BACKEND_CUDA_LINEAR_TILES_CUH
 #define WEIR_BACKEND_CUDA_LINEAR_TILES_CUH
 
+#include "backend/cuda/device.cuh"
 #include "backend/cuda/linear_launch.h"
 #include "backend/cuda/linear_products.cuh"
 
@@ -49,10 +50,10 @@ template <class F> struct linear_size {
 
 /* --- rows and results --- */
 
-/* How many rows there are, or places of all experts. */
+/* How many rows there are, or places of all experts; the former may be asked for early. */
 static __device__ __forceinline__ uint32_t linear_rows(const linear_args &p)
 {
-    return p.first ? p.first[p.n_expert] : *p.n_rows;
+    return p.first ? p.first[p.n_expert] : early_value(p.n_rows);
 }
 
 /* The product that this block is of, where each head has its own. */
@@ -98,13 +99,18 @@ static __device__ __forceinline__ float linear_unit(const linear_args &p,
     const uint8_t *part = p.w + expert * p.matrix_bytes + j / CUDA_PART_ROWS * p.part_bytes;
     return p.units_bytes ? load<float>(part + j % CUDA_PART_ROWS * sizeof(float)) : 1;
 }
-static __device__ __forceinline__ float linear_value(
-    const linear_args &p, uint32_t expert, uint32_t j, float total, float factor)
+static __device__ __forceinline__ float linear_value_of(
+    const linear_args &p, uint32_t expert, uint32_t j, float total, float unit, float factor)
 {
-    float v = __fmul_rn(__fmul_rn(total, linear_unit(p, expert, j)), factor);
+    float v = __fmul_rn(__fmul_rn(total, unit), factor);
     if (p.factors)
         v = __fmul_rn(v, p.factors[expert]);
     return p.bias ? __fadd_rn(v, p.bias[static_cast<size_t>(expert) * p.n_out + j]) : v;
+}
+static __device__ __forceinline__ float linear_value(
+    const linear_args &p, uint32_t expert, uint32_t j, float total, float factor)
+{
+    return linear_value_of(p, expert, j, total, linear_unit(p, expert, j), factor);
 }
 static __device__ __forceinline__ void linear_store(
     const linear_args &p, uint32_t expert, uint32_t row, uint32_t j, float total, float factor)
