@@ -11,7 +11,11 @@
  * the operands of mma lie (linear_layout.h). The first of them are asked for before the kernel
  * before has ended. A block's warps add their ranges through shared memory, in order. On an H100
  * two to four chunks ahead and 16 to 24 warps a processor keep memory busiest; rings in shared
- * memory, filled by cp.async or by bulk copies, were 10 to 20 % slower. */
+ * memory, filled by cp.async or by bulk copies, were 10 to 20 % slower.
+ *
+ * Loads to registers count on six counters that the compiler hands out, and to wait for one is to
+ * wait for all on its counter. So weights are asked for without branches (load_words_if): the
+ * compiler keeps them on a counter of their own, and each turn of AHEAD chunks waits once. */
 #ifndef WEIR_BACKEND_CUDA_LINEAR_FEW_CUH
 #define WEIR_BACKEND_CUDA_LINEAR_FEW_CUH
 
