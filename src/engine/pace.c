@@ -17,6 +17,9 @@
 /* Of a step without prefill, as long as one with it is to be at most; so that what is foreseen
  * wrongly, and what else the machine does, leaves no gap of two and a half. */
 #define AUTOMATIC 1.75
+/* The same where several are at their prompts, of the step in which they decode: rows beside few
+ * decodes are dear, and the sooner all decode, the fewer steps there are. */
+#define AUTOMATIC_SEVERAL 2.5
 /* Nobody sees a gap this short; an automatic target is never below it. */
 #define MIN_TARGET_US 20000.0
 #define LEAST_ROWS 4
@@ -207,7 +210,7 @@ static double automatic_target(const struct pace *p, const struct pace_load *loa
     struct pace_load soon = *load;
     soon.n_decodes += more;
     soon.decodes_attend += load->prompts_attend / load->n_prompts * more;
-    const double then = AUTOMATIC * foresee(p, &soon, 0);
+    const double then = AUTOMATIC_SEVERAL * foresee(p, &soon, 0);
     return max_double(target, then < ALONE_STEP_US ? then : ALONE_STEP_US);
 }
 

@@ -369,7 +369,7 @@ static void test_targets(void **state)
     assert_int_equal(rows_for(&p, 4, 512), 512);
 }
 
-/* Where several are at their prompts, the gap may be as long as it will be once they decode. */
+/* Where several are at their prompts, the gap may be 2.5 of the steps in which they decode. */
 static void test_targets_beside_newcomers(void **state)
 {
     (void)state;
@@ -377,11 +377,11 @@ static void test_targets_beside_newcomers(void **state)
     struct pace_load load = {.n_decodes = 4, .n_prompts = 1};
     pace_learn(&p, &(struct pace_step){.n_decodes = 4, .n_prefill = 508}, 84e3 + 512 * 4e3);
     assert_int_equal(pace_rows(&p, &load, 512), 20); /* alone it holds up nobody longer */
-    load.n_prompts = 10;                             /* 13 decodes: 136 ms, times 1.75 */
-    assert_int_equal(pace_rows(&p, &load, 512), 36);
-    p.cost[2] = 1e3; /* 1024 positions; 9 newcomers will see 4096 each */
-    load.prompts_attend = UINT64_C(10) * 4096;
-    assert_int_equal(pace_rows(&p, &load, 512), 52);
+    load.n_prompts = 11;                             /* 14 decodes: 140 ms, times 2.5 */
+    assert_int_equal(pace_rows(&p, &load, 512), 64);
+    p.cost[2] = 1e3; /* 1024 positions; 10 newcomers will see 1024 each: 150 ms, times 2.5 */
+    load.prompts_attend = UINT64_C(11) * 1024;
+    assert_in_range(pace_rows(&p, &load, 512), 68, 72);
     p.cost[2] = 0.0;
     load.n_prompts = 1001; /* 400 ms at the most */
     assert_in_range(pace_rows(&p, &load, 512), 76, 80);
