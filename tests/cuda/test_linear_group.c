@@ -8,7 +8,7 @@
 #include <cmocka.h>
 
 #include "backend/cuda/experts.h"
-#include "backend/cuda/linear_layout.h"
+#include "backend/cuda/linear_launch.h"
 #include "cuda/device.h"
 #include "few.h"
 #include "unit/backend/cpu/weights.h"
@@ -186,10 +186,11 @@ static void check_rows(const enum gguf_type *of, uint32_t n, uint32_t k, uint32_
     give_outputs(&g);
     set_outputs(&g, 0);
     cuda_linear(&at, g.ops, n);
-    bool alike = true;
+    bool one = bound <= 16;
     for (uint32_t i = 1; i < n; i++)
-        alike = alike && cuda_matrix_alike((int)of[0], (int)of[i]);
-    if (alike && bound <= 16)
+        one = one &&
+              (cuda_matrix_alike((int)of[0], (int)of[i]) || linear_two((int)of[0], (int)of[i]));
+    if (one)
         assert_int_equal(count_launches(&at, &g), 1);
     set_outputs(&g, 1);
     for (uint32_t i = 0; i < n; i++)
@@ -229,6 +230,23 @@ static void products_of_several(void **state)
         const enum gguf_type a = types[rnd() % COUNT(types)], b = types[rnd() % COUNT(types)];
         const enum gguf_type of[CUDA_LINEAR_GROUP] = {a, rnd() % 2 ? a : b, b, rnd() % 2 ? a : b};
         check_rows(of, 2 + rnd() % 3, random_k(a, b), 1 + rnd() % 20);
+    }
+}
+
+/* Those of which few rows meet two in one launch. */
+static void products_of_two(void **state)
+{
+    (void)state;
+    static const enum gguf_type first[] = {GGUF_TYPE_Q4_K, GGUF_TYPE_Q5_K};
+    static const uint32_t rows[] = {1, 8, 9, 16, 40};
+    for (size_t t = 0; t < COUNT(first); t++) {
+        const enum gguf_type a = first[t], b = GGUF_TYPE_Q6_K;
+        const enum gguf_type of[CUDA_LINEAR_GROUP] = {a, rnd() % 2 ? a : b, b, rnd() % 2 ? a : b};
+        assert_true(linear_two((int)a, (int)b));
+        for (size_t r = 0; r < COUNT(rows); r++) {
+            if (!few_shapes() || r % 2 == t)
+                check_rows(of, 3 + rnd() % 2, random_k(a, b), rows[r]);
+        }
     }
 }
 
@@ -282,6 +300,8 @@ static void products_of_experts(void **state)
     (void)state;
     for (size_t t = 0; t < COUNT(types); t++) {
         check_experts(types[t], types[t], 1 + rnd() % 9);
+        if (linear_two((int)types[t], GGUF_TYPE_Q6_K))
+            check_experts(types[t], GGUF_TYPE_Q6_K, 1 + rnd() % 9);
         if (!few_shapes())
             check_experts(types[t], types[rnd() % COUNT(types)], 1 + rnd() % 30);
         if (t % (few_shapes() ? 10 : 3) == 1)
@@ -294,6 +314,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(products_of_one_format),
         cmocka_unit_test(products_of_several),
+        cmocka_unit_test(products_of_two),
         cmocka_unit_test(products_of_experts),
     };
     return cmocka_run_group_tests(tests, start, NULL);

@@ -103,11 +103,11 @@ static void launch(int type, const linear_group *p, const linear_grid *g)
         linear_block_launch(type, p, g);
 }
 
-/* Products that lie alike, and what they meet. */
+/* Products that lie alike, or, of few rows, in two ways, and what they meet. */
 struct linear_work {
-    int type;
+    int type, second; /* second: of those behind `alike`; or -1 */
     linear_args p[CUDA_LINEAR_GROUP];
-    uint32_t n;
+    uint32_t n, alike;
     uint32_t rows;  /* that a matrix meets, about; without experts: at most */
     uint32_t tiles; /* of 8 rows, of all experts */
     float *scratch; /* NULL: there is none */
@@ -168,6 +168,8 @@ static void launch_few(const linear_work *w, linear_grid g)
     }
     g.y = group.tiles = g.kernel == LINEAR_FEW_16 ? groups_of(w->tiles, 2) : w->tiles;
     g.z = w->p[0].heads ? w->p[0].heads : 1;
+    g.second = w->second;
+    group.alike = w->alike;
     launch(w->type, &group, &g);
 }
 
@@ -218,12 +220,17 @@ static void launch_many(const cuda_at *at, linear_work *w, linear_grid g)
     }
 }
 
+static bool is_few(linear_kernel kernel)
+{
+    return kernel == LINEAR_FEW_8 || kernel == LINEAR_FEW_16;
+}
+
 static void multiply(const cuda_at *at, linear_work *w)
 {
     linear_grid g = {};
     g.kernel = kernel_for(at, w);
     g.stream = at->stream;
-    if (g.kernel == LINEAR_FEW_8 || g.kernel == LINEAR_FEW_16)
+    if (is_few(g.kernel))
         return launch_few(w, g);
     if (at->wgmma)
         return launch_many(at, w, g);
@@ -232,6 +239,23 @@ static void multiply(const cuda_at *at, linear_work *w)
         one.p[0] = w->p[i];
         one.n = 1;
         launch_many(at, &one, g);
+    }
+}
+
+/* Takes those of ops[from ..] that no launch has and that `with` may be launched with. */
+static void gather(linear_work *w,
+                   const struct cuda_linear *ops,
+                   const linear_args *all,
+                   uint32_t from,
+                   uint32_t n,
+                   int (*with)(int, int),
+                   bool done[])
+{
+    for (uint32_t i = from; i < n; i++) {
+        if (done[i] || !with(w->type, ops[i].w.type))
+            continue;
+        done[i] = true;
+        w->p[w->n++] = all[i];
     }
 }
 
@@ -244,16 +268,16 @@ static void multiply_all(const cuda_at *at,
 {
     bool done[CUDA_LINEAR_GROUP] = {};
     for (uint32_t i = 0; i < n; i++) {
+        if (done[i])
+            continue;
         w.n = 0;
-        for (uint32_t j = i; j < n && !done[i]; j++) {
-            if (done[j] || !cuda_matrix_alike(ops[i].w.type, ops[j].w.type))
-                continue;
-            done[j] = j > i;
-            w.p[w.n++] = all[j];
-        }
         w.type = ops[i].w.type;
-        if (w.n > 0)
-            multiply(at, &w);
+        gather(&w, ops, all, i, n, cuda_matrix_alike, done);
+        w.alike = w.n;
+        if (is_few(kernel_for(at, &w)))
+            gather(&w, ops, all, i, n, linear_two, done);
+        w.second = w.n > w.alike ? CUDA_TYPE_Q6_K : -1;
+        multiply(at, &w);
     }
 }
 

@@ -82,8 +82,8 @@ struct cuda_linear {
 size_t cuda_linear_scratch(uint32_t max_rows, uint32_t n_in, uint32_t n_out);
 /* out[r][j] = factor * sum_k w[j][k] act[r][k] (+ bias[j]) (+ out[r][j]); rows as for
  * cuda_act_pack. Of n products, at most CUDA_LINEAR_GROUP, that read the same rows and write
- * different places: weights that lie alike share a launch (linear_many's do not). None has heads,
- * or it is alone. */
+ * different places: weights that lie alike share a launch (linear_many's do not), of few rows also
+ * some that lie in two ways. None has heads, or it is alone. */
 enum { CUDA_LINEAR_GROUP = 4 };
 void cuda_linear(const struct cuda_at *at, const struct cuda_linear *ops, uint32_t n);
 

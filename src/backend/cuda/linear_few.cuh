@@ -78,17 +78,13 @@ static __device__ __forceinline__ few_result few_result_of(const linear_args &p,
     return r;
 }
 
-/* grid: (groups of 8 / splits x 16 outputs of each product x tiles of 8 TILES rows, 1, heads or 1);
- * block: 8 warps. */
-template <class F, uint32_t TILES, uint32_t AHEAD, uint32_t BLOCKS>
-static __global__ void __launch_bounds__(LINEAR_WARPS * 32, BLOCKS)
-    linear_few(const linear_group given)
+/* A block of product p, of which it is `block`. parts: in shared memory. */
+template <class F, uint32_t TILES, uint32_t AHEAD>
+static __device__ __forceinline__ void few_block(const linear_args &p,
+                                                 uint32_t block,
+                                                 uint32_t group,
+                                                 float (*parts)[TILES * 4][32])
 {
-    __shared__ float parts[LINEAR_WARPS][TILES * 4][32];
-    cuda_let_next_begin();
-    uint32_t block;
-    const linear_args p = linear_of_group(given, blockIdx.x / given.tiles, block);
-    const uint32_t group = blockIdx.x % given.tiles;
     const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     const uint32_t row = group * TILES * CUDA_ACT_ROWS;
     const uint32_t per_block = LINEAR_WARPS / p.splits, split = warp % p.splits;
@@ -174,6 +170,35 @@ static __global__ void __launch_bounds__(LINEAR_WARPS * 32, BLOCKS)
         e += LINEAR_WARPS * 32;
         result = few_result_of(p, e, TILES, first_part, row, n_rows, expert);
     }
+}
+
+/* grid: (groups of 8 / splits x 16 outputs of each product x tiles of 8 TILES rows, 1, heads or 1);
+ * block: 8 warps. */
+template <class F, uint32_t TILES, uint32_t AHEAD, uint32_t BLOCKS>
+static __global__ void __launch_bounds__(LINEAR_WARPS * 32, BLOCKS)
+    linear_few(const linear_group given)
+{
+    __shared__ float parts[LINEAR_WARPS][TILES * 4][32];
+    cuda_let_next_begin();
+    uint32_t block;
+    const linear_args p = linear_of_group(given, blockIdx.x / given.tiles, block);
+    few_block<F, TILES, AHEAD>(p, block, blockIdx.x % given.tiles, parts);
+}
+
+/* The same of a group whose first `alike` products are of format F, the others of G. */
+template <class F, class G, uint32_t TILES, uint32_t AHEAD, uint32_t BLOCKS>
+static __global__ void __launch_bounds__(LINEAR_WARPS * 32, BLOCKS)
+    linear_few_two(const linear_group given)
+{
+    __shared__ float parts[LINEAR_WARPS][TILES * 4][32];
+    cuda_let_next_begin();
+    uint32_t block;
+    const uint32_t i = linear_product_at(given, blockIdx.x / given.tiles, block);
+    const linear_args p = linear_of_head(given.of[i]);
+    if (i < given.alike)
+        few_block<F, TILES, AHEAD>(p, block, blockIdx.x % given.tiles, parts);
+    else
+        few_block<G, TILES, AHEAD>(p, block, blockIdx.x % given.tiles, parts);
 }
 
 #endif

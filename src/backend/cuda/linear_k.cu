@@ -172,15 +172,16 @@ struct q6_k {
 
 extern "C" void linear_k_launch(int type, const linear_group *p, const linear_grid *g)
 {
+    const bool two = g->second == CUDA_TYPE_Q6_K;
     switch (type) {
     case CUDA_TYPE_Q2_K:
         return linear_launch<q2_k>(*p, *g);
     case CUDA_TYPE_Q3_K:
         return linear_launch<q3_k>(*p, *g);
     case CUDA_TYPE_Q4_K:
-        return linear_launch<q4_k>(*p, *g);
+        return two ? linear_launch_either<q4_k, q6_k>(*p, *g) : linear_launch<q4_k>(*p, *g);
     case CUDA_TYPE_Q5_K:
-        return linear_launch<q5_k>(*p, *g);
+        return two ? linear_launch_either<q5_k, q6_k>(*p, *g) : linear_launch<q5_k>(*p, *g);
     default:
         return linear_launch<q6_k>(*p, *g);
     }

@@ -36,11 +36,12 @@ struct linear_args {
     float *scratch;
     uint32_t scratch_rows;
 };
-/* What a launch is given: products of the same rows by weights that lie alike, of which one follows
- * the other in blocks. linear_many has one. */
+/* What a launch is given: products of the same rows, of which one follows the other in blocks, by
+ * weights that lie alike; linear_few's may be of two formats (linear_two). linear_many has one. */
 struct linear_group {
     struct linear_args of[CUDA_LINEAR_GROUP];
     uint32_t end[CUDA_LINEAR_GROUP]; /* of the group's blocks, behind each */
+    uint32_t alike;                  /* linear_few: so many are of the first format */
     uint32_t tiles;                  /* linear_few: tiles of rows, beside each other */
 };
 
@@ -56,8 +57,15 @@ enum linear_kernel { /* rows a block; WGMMA_256: 256 outputs, 128 rows */
 struct linear_grid {
     uint32_t x, y, z; /* y of LINEAR_FEW: its tiles */
     enum linear_kernel kernel;
+    int second; /* the format of those that are not alike; or -1 */
     cudaStream_t stream;
 };
+
+/* Formats that may share a launch of few rows, as common mixtures have them: V beside Q and K. */
+static inline int linear_two(int first, int second)
+{
+    return (first == CUDA_TYPE_Q4_K || first == CUDA_TYPE_Q5_K) && second == CUDA_TYPE_Q6_K;
+}
 
 /* K ranges of a matrix: its shape's alone, never the batch's. */
 static inline uint32_t linear_splits(uint32_t runs, uint32_t n_parts)

@@ -38,17 +38,37 @@ static void linear_launch_wgmma(const linear_group &p, const linear_grid &g)
         (linear_wgmma<F, B>), dim3(g.x, g.y, g.z), B::WARPS * 32, B::BYTES, g.stream, p);
 }
 /* Chunks ahead, and blocks of a processor, which bound the registers: what was best on an H100. */
+template <class F> struct few_size {
+    static constexpr uint32_t AHEAD = F::RUN > 1 ? F::RUN : F::CHUNK > 1024 ? 2 : 3;
+    static constexpr uint32_t BLOCKS = F::RUN > 1 || F::PAIR ? 2 : 3;
+};
 template <class F, uint32_t TILES>
 static void linear_launch_few(const linear_group &p, const linear_grid &g)
 {
-    constexpr uint32_t ahead = F::RUN > 1 ? F::RUN : F::CHUNK > 1024 ? 2 : 3;
-    constexpr uint32_t blocks = F::RUN > 1 || F::PAIR ? 2 : 3;
-    CUDA_LAUNCH_NEXT((linear_few<F, TILES, ahead, blocks>),
+    CUDA_LAUNCH_NEXT((linear_few<F, TILES, few_size<F>::AHEAD, few_size<F>::BLOCKS>),
                      dim3(g.x * g.y, 1, g.z),
                      LINEAR_WARPS * 32,
                      0,
                      g.stream,
                      p);
+}
+template <class F, class G, uint32_t TILES>
+static void linear_launch_two(const linear_group &p, const linear_grid &g)
+{
+    typedef few_size<F> size;
+    static_assert(size::AHEAD == few_size<G>::AHEAD && size::BLOCKS == few_size<G>::BLOCKS, "");
+    CUDA_LAUNCH_NEXT((linear_few_two<F, G, TILES, size::AHEAD, size::BLOCKS>),
+                     dim3(g.x * g.y, 1, g.z),
+                     LINEAR_WARPS * 32,
+                     0,
+                     g.stream,
+                     p);
+}
+/* linear_two */
+template <class F, class G>
+static void linear_launch_either(const linear_group &p, const linear_grid &g)
+{
+    g.kernel == LINEAR_FEW_8 ? linear_launch_two<F, G, 1>(p, g) : linear_launch_two<F, G, 2>(p, g);
 }
 template <class F> static void linear_launch(const linear_group &p, const linear_grid &g)
 {

@@ -68,15 +68,22 @@ static __device__ __forceinline__ linear_args linear_of_head(linear_args p)
     return p;
 }
 
-/* The product of the group that its block `at` is of, and which of the product's blocks it is. */
-static __device__ __forceinline__ linear_args linear_of_group(const linear_group &g,
-                                                              uint32_t at,
-                                                              uint32_t &block)
+/* Which product of the group its block `at` is of, and which of the product's blocks it is. */
+static __device__ __forceinline__ uint32_t linear_product_at(const linear_group &g,
+                                                             uint32_t at,
+                                                             uint32_t &block)
 {
     uint32_t i = 0;
     while (at >= g.end[i])
         i++;
     block = at - (i > 0 ? g.end[i - 1] : 0);
+    return i;
+}
+static __device__ __forceinline__ linear_args linear_of_group(const linear_group &g,
+                                                              uint32_t at,
+                                                              uint32_t &block)
+{
+    const uint32_t i = linear_product_at(g, at, block);
     return linear_of_head(g.of[i]);
 }
 
