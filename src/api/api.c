@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/random.h>
 
+#define UNAVAILABLE_RETRY_S 5 /* of a 503: nobody knows; as the HTTP layer says */
 #define DEFAULT_MAX_CHOICES 128
 #define TRIM_BODY_BYTES (1u << 20)
 /* Of answers kept for /v1/responses. */
@@ -169,6 +170,8 @@ void api_answer_error(struct api_call *c, const struct err_info *e)
     c->refused |= later || e->code == ERR_DRAINING;
     if (later && c->engine && !c->answer.retry_after)
         set_retry_after(c);
+    if (status == 503 && !c->answer.retry_after) /* loading, shutting down, out of memory */
+        api_put_retry_after(c, UNAVAILABLE_RETRY_S);
 }
 
 void api_put_header(struct api_call *c, const char *name, const char *value)

@@ -301,7 +301,10 @@ static void test_drain_and_stop(void **state)
     json_t *v = server_json(&server, "GET", "/health", "", 503);
     assert_string_equal(str_at(v, "status"), "draining");
     json_decref(v);
-    json_decref(server_json(&server, "POST", COMPLETIONS, "{\"prompt\":\"a\"}", 503));
+    server_talk(&server, "POST", COMPLETIONS, "{\"prompt\":\"a\"}", &r);
+    assert_int_equal(r.answer.status, 503);
+    assert_string_equal(r.retry_after, "5");
+    buf_deinit(&r.body);
     engine_drain(server.engine);
     engine_stop(server.engine);
     server_finish(&server, stream, &r);
