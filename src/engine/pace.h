@@ -60,8 +60,9 @@ double pace_predict(const struct pace *p, const struct pace_step *s);
 /* Rows the next step may have, <= max_rows. With decodes: a multiple of 4 that keeps it within the
  * target; but 4 beside the decodes always, or prompts would not get on, and no more than that while
  * steps take strangely long. The target is automatically 1.75 times the step without prefill, or
- * 20 ms; where several are at their prompts, 2.5 times the step in which all but one of them decode
- * as well, up to 400 ms: the sooner they do, the more decodes share a pass over the weights. Without decodes: as many as let newcomers in soon enough. */
+ * 20 ms; where several are at their prompts, of the step in which all but one of them decode as
+ * well, and 2.5 times that if the prompts are short, up to 400 ms: the sooner they decode, the more
+ * share a pass over the weights. Without decodes: as many as let newcomers in soon enough. */
 uint32_t pace_rows(const struct pace *p, const struct pace_load *load, uint32_t max_rows);
 
 /* A step ran, and took so long. */

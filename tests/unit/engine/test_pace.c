@@ -369,7 +369,8 @@ static void test_targets(void **state)
     assert_int_equal(rows_for(&p, 4, 512), 512);
 }
 
-/* Where several are at their prompts, the gap may be 2.5 of the steps in which they decode. */
+/* Where several are at their prompts, the gap may be as long as it will be once they decode, and
+ * beside short ones 2.5 times as long as a step then. */
 static void test_targets_beside_newcomers(void **state)
 {
     (void)state;
@@ -379,9 +380,13 @@ static void test_targets_beside_newcomers(void **state)
     assert_int_equal(pace_rows(&p, &load, 512), 20); /* alone it holds up nobody longer */
     load.n_prompts = 11;                             /* 14 decodes: 140 ms, times 2.5 */
     assert_int_equal(pace_rows(&p, &load, 512), 64);
-    p.cost[2] = 1e3; /* 1024 positions; 10 newcomers will see 1024 each: 150 ms, times 2.5 */
-    load.prompts_attend = UINT64_C(11) * 1024;
-    assert_in_range(pace_rows(&p, &load, 512), 68, 72);
+    load.prompts_attend = UINT64_C(11) * 98; /* of 98 rows each, 392 ms */
+    assert_int_equal(pace_rows(&p, &load, 512), 64);
+    load.prompts_attend = UINT64_C(11) * 102; /* times 1.75 */
+    assert_int_equal(pace_rows(&p, &load, 512), 40);
+    p.cost[2] = 1e3; /* 1024 positions; 10 newcomers will see 4096 each: 180 ms, times 1.75 */
+    load.prompts_attend = UINT64_C(11) * 4096;
+    assert_in_range(pace_rows(&p, &load, 512), 52, 56);
     p.cost[2] = 0.0;
     load.n_prompts = 1001; /* 400 ms at the most */
     assert_in_range(pace_rows(&p, &load, 512), 76, 80);
