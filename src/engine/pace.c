@@ -18,8 +18,8 @@
  * wrongly, and what else the machine does, leaves no gap of two and a half. */
 #define AUTOMATIC 1.75
 /* The same where several are at short prompts, of the step in which they decode: rows beside few
- * decodes are dear, and the sooner all decode, the fewer steps there are. Short is one whose rows
- * take no longer than this: so what they hold up others by is soon over. */
+ * decodes are dear, and the sooner all decode, the fewer steps there are. Short is one whose rows,
+ * all of them, take no longer than this; beside a longer one the gaps would last. */
 #define AUTOMATIC_SHORT 2.5
 #define SHORT_PROMPT_US 400000.0
 /* Nobody sees a gap this short; an automatic target is never below it. */
@@ -212,8 +212,8 @@ static double automatic_target(const struct pace *p, const struct pace_load *loa
     struct pace_load soon = *load;
     soon.n_decodes += more;
     soon.decodes_attend += load->prompts_attend / load->n_prompts * more;
-    const double each_us = p->cost[PER_ROW] * (double)load->prompts_attend / load->n_prompts;
-    const double by = each_us <= SHORT_PROMPT_US ? AUTOMATIC_SHORT : AUTOMATIC;
+    const bool are_short = p->cost[PER_ROW] * load->longest_prompt <= SHORT_PROMPT_US;
+    const double by = are_short ? AUTOMATIC_SHORT : AUTOMATIC;
     const double then = by * foresee(p, &soon, 0);
     return max_double(target, then < ALONE_STEP_US ? then : ALONE_STEP_US);
 }

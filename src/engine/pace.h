@@ -36,9 +36,11 @@ struct pace_load {
     uint32_t n_decodes;
     uint64_t decodes_attend;
     uint32_t depth; /* positions before a prompt's next row */
-    /* who is at a prompt and will decode then; the positions that they will attend to */
+    /* who is at a prompt and will decode then; the positions that they will attend to; the most
+     * rows of one of them, from its first on */
     uint32_t n_prompts;
     uint64_t prompts_attend;
+    uint32_t longest_prompt;
 };
 
 struct pace {
@@ -61,8 +63,8 @@ double pace_predict(const struct pace *p, const struct pace_step *s);
  * target; but 4 beside the decodes always, or prompts would not get on, and no more than that while
  * steps take strangely long. The target is automatically 1.75 times the step without prefill, or
  * 20 ms; where several are at their prompts, of the step in which all but one of them decode as
- * well, and 2.5 times that if the prompts are short, up to 400 ms: the sooner they decode, the more
- * share a pass over the weights. Without decodes: as many as let newcomers in soon enough. */
+ * well, and 2.5 times that if all the prompts are short, up to 400 ms: the sooner they decode, the
+ * more share a pass over the weights. Without decodes: as many as let newcomers in soon enough. */
 uint32_t pace_rows(const struct pace *p, const struct pace_load *load, uint32_t max_rows);
 
 /* A step ran, and took so long. */

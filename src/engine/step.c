@@ -22,7 +22,8 @@ static uint32_t row_budget(const struct engine *eng)
                              .decodes_attend = now.decodes_attend,
                              .depth = now.prefill_depth,
                              .n_prompts = now.n_prompts,
-                             .prompts_attend = now.prompts_attend};
+                             .prompts_attend = now.prompts_attend,
+                             .longest_prompt = now.longest_prompt};
     return pace_rows(&eng->pace, &load, eng->max_rows);
 }
 

@@ -73,8 +73,10 @@ static void add_prompt(struct sched_load *load, const struct sched_seq *seq, int
 {
     if (seq->priority < priority || seq->n_max < sched_length(seq) + 2)
         return;
+    const uint32_t rows = sched_length(seq) - seq->n_cached;
     load->n_prompts++;
     load->prompts_attend += sched_length(seq);
+    load->longest_prompt = rows > load->longest_prompt ? rows : load->longest_prompt;
 }
 
 struct sched_load sched_load(const struct sched *s)

@@ -160,6 +160,8 @@ struct sched_load {
     uint32_t prefill_depth;
     uint32_t n_prompts;
     uint64_t prompts_attend; /* positions, to their prompts' ends */
+    uint32_t
+        longest_prompt; /* rows, but for what it found; what one in the queue will is unknown */
 };
 struct sched_load sched_load(const struct sched *s);
 

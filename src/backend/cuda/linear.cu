@@ -229,6 +229,7 @@ static void multiply(const cuda_at *at, linear_work *w)
 {
     linear_grid g = {};
     g.kernel = kernel_for(at, w);
+    g.second = -1;
     g.stream = at->stream;
     if (is_few(g.kernel))
         return launch_few(w, g);

@@ -32,7 +32,7 @@
  * them. Only where the device was seen to give mma's bits (wgmma_check.c).
  *
  * Bounds: an H100's memory brings 12.9 bytes a clock to each of 132 processors, so that in the time
- * of 1 KB of weights its four schedulers make 318 instructions; a format makes 28 (F16) to 130 (of
+ * of 1 KB of weights its four schedulers make 318 instructions; a format makes 28 (F16) to 138 (of
  * tables) for a chunk of 0.3 to 2 KB, of which integers take two turns each. Many rows:
  * linear_wgmma.cuh. */
 #ifndef WEIR_BACKEND_CUDA_LINEAR_TILES_CUH

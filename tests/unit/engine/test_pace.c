@@ -380,9 +380,9 @@ static void test_targets_beside_newcomers(void **state)
     assert_int_equal(pace_rows(&p, &load, 512), 20); /* alone it holds up nobody longer */
     load.n_prompts = 11;                             /* 14 decodes: 140 ms, times 2.5 */
     assert_int_equal(pace_rows(&p, &load, 512), 64);
-    load.prompts_attend = UINT64_C(11) * 98; /* of 98 rows each, 392 ms */
+    load.longest_prompt = 98; /* 392 ms */
     assert_int_equal(pace_rows(&p, &load, 512), 64);
-    load.prompts_attend = UINT64_C(11) * 102; /* times 1.75 */
+    load.longest_prompt = 102; /* 408 ms: times 1.75 */
     assert_int_equal(pace_rows(&p, &load, 512), 40);
     p.cost[2] = 1e3; /* 1024 positions; 10 newcomers will see 4096 each: 180 ms, times 1.75 */
     load.prompts_attend = UINT64_C(11) * 4096;

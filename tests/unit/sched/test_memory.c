@@ -19,6 +19,7 @@ static void test_follows_who_computes_the_same(void **state)
     assert_int_equal(load.n_decodes, 1);
     assert_int_equal(load.n_prompts, 3);
     assert_int_equal(load.prompts_attend, 600 + 420 + 600);
+    assert_int_equal(load.longest_prompt, 600);
     assert_int_equal(load.prefill_depth, a->n_computed);
     step(f, 256); /* a has computed enough for b */
     assert_int_equal(rows_of(f, b), 25);
@@ -30,6 +31,9 @@ static void test_follows_who_computes_the_same(void **state)
     assert_int_equal(c->n_known, 601);
     assert_int_equal(kv_stats(f->kv).counts.hit_tokens, 395 + 599);
     assert_int_equal(a->n_cached, 0);
+    add_like(f, a, 600, 620, 630);
+    step(f, 8); /* of 20 rows that it has found nothing of */
+    assert_int_equal(sched_load(f->sched).longest_prompt, 20);
 }
 
 static void test_goes_on_alone_when_its_leader_leaves(void **state)

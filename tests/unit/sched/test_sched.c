@@ -244,6 +244,7 @@ static void test_load_to_come(void **state)
     struct sched_load load = sched_load(f->sched);
     assert_int_equal(load.n_prompts, 2);
     assert_int_equal(load.prompts_attend, 100 + 50);
+    assert_int_equal(load.longest_prompt, 100); /* also of what it has computed */
     for (uint32_t i = 0; i < 3; i++)
         add(f, 40 - i, 60);
     load = sched_load(f->sched); /* two slots are left */
