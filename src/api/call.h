@@ -126,6 +126,7 @@ struct api_call {
     struct chat_tools tools;   /* of the request; of its own body */
     struct reply_config reply; /* how replies are read; style NULL: they are not */
     bool include_usage, return_tokens, ignore_eos, logprobs, echo;
+    bool parse_special; /* control tokens in texts of prompts (completions.c) */
     bool timings_per_token, progress, verbose; /* extras.c */
     struct buf settings;                       /* with verbose: generation_settings as JSON */
     uint32_t n_top;

@@ -183,8 +183,8 @@ void api_say_thinking(json_t *vars, const json_t *given, bool on)
             json_object_set_new(vars, names[i], json_boolean(on));
 }
 
-/* How hard to think, as OpenAI's clients ask: a variable, of templates that have it. Not at all is
- * something that those know too which can be told whether to think; others do not think. */
+/* How hard to think, as OpenAI's clients ask: a variable, of templates that have it. Those that can
+ * only be told whether to think hear that; to a model that does not think it says nothing. */
 static enum err parse_effort(const struct api_call *c,
                              const json_t *body,
                              json_t *vars,
@@ -197,13 +197,11 @@ static enum err parse_effort(const struct api_call *c,
     if (!json_is_string(v))
         return api_wrong_type(field, "a string", v, e);
     const bool none = strcmp(json_string_value(v), "none") == 0;
-    if (none)
-        api_say_thinking(vars, json_object_get(body, "chat_template_kwargs"), false);
-    if (none && !chat_template_traits(api_template(c))->effort)
+    const bool is_read = chat_template_traits(api_template(c))->effort;
+    if (none || !is_read)
+        api_say_thinking(vars, json_object_get(body, "chat_template_kwargs"), !none);
+    if (!is_read)
         return OK;
-    if (!chat_template_traits(api_template(c))->effort)
-        return err_set_field(
-            e, ERR_INVALID, field, "'reasoning_effort' is not supported by this model's template");
     if (json_object_get(vars, field))
         return err_set_field(
             e, ERR_INVALID, field, "'reasoning_effort' is in 'chat_template_kwargs' too");

@@ -17,14 +17,15 @@ static const struct api_refused refused[] = {
     {"messages", NEUTRAL_NOTHING, 0},
 };
 
-/* A text prompt. Its control tokens are plain text: a user cannot speak for the system. */
+/* A text prompt. Its control tokens are plain text, as a user cannot speak for the system; unless
+ * the client says that it wrote them itself. */
 static enum err text_prompt(struct api_call *c,
                             const json_t *v,
                             const char *field,
                             struct api_prompt *p,
                             struct err_info *e)
 {
-    const enum err err = native_encode(c->tokenizer, v, true, false, &p->ids, e);
+    const enum err err = native_encode(c->tokenizer, v, true, c->parse_special, &p->ids, e);
     if (err)
         return api_not_tokenized(err, field, e);
     if (p->ids.n == 0)
@@ -135,6 +136,7 @@ static enum err parse(struct api_call *c,
     enum err err;
     if ((err = api_refuse_fields(body, refused, sizeof refused / sizeof refused[0], e)) ||
         (err = api_get_bool(body, "echo", &c->echo, e)) ||
+        (err = api_get_bool(body, "parse_special", &c->parse_special, e)) ||
         (err = api_get_int(body, "logprobs", 0, REQUEST_MAX_TOP_LOGPROBS, &n_logprobs, e)))
         return err;
     c->logprobs = n_logprobs >= 0;

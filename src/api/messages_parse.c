@@ -16,7 +16,6 @@
 static const struct api_refused refused[] = {
     {"mcp_servers", NEUTRAL_EMPTY, 0},
     {"container", NEUTRAL_EMPTY, 0},
-    {"context_management", NEUTRAL_EMPTY, 0},
     {"compaction", NEUTRAL_EMPTY, 0},
     {"thread", NEUTRAL_NOTHING, 0}, /* the rest of the conversation would be missing (errors.c) */
     {"n", NEUTRAL_NUMBER, 1},
@@ -561,6 +560,26 @@ static enum err adapt_output(const json_t *body, json_t *b, struct err_info *e)
                  : adapt_format(json_object_get(config, "format"), "output_config.format", b, e);
 }
 
+/* Edits of the context that leave nothing out: none, or of thinking, of which all is kept. Claude
+ * Code sends the latter. */
+static bool leaves_nothing_out(const json_t *management)
+{
+    const json_t *edits = json_object_get(management, "edits");
+    if (!management || json_is_null(management))
+        return true;
+    if (!json_is_object(management) || json_object_size(management) > (edits ? 1 : 0) ||
+        (edits && !json_is_array(edits)))
+        return false;
+    for (size_t i = 0; i < json_array_size(edits); i++) {
+        const json_t *edit = json_array_get(edits, i);
+        const char *keep = json_string_value(json_object_get(edit, "keep"));
+        if (strcmp(type_of(edit), "clear_thinking_20251015") != 0 || !keep ||
+            strcmp(keep, "all") != 0)
+            return false;
+    }
+    return true;
+}
+
 enum err messages_adapt(struct api_call *c, const json_t *body, json_t **out, struct err_info *e)
 {
     struct messages *m = mem_zalloc(1, sizeof *m);
@@ -573,6 +592,13 @@ enum err messages_adapt(struct api_call *c, const json_t *body, json_t **out, st
         return err_set(e, ERR_NOMEM, "no memory to read the body");
     if (!c->prompt_only && (!max_tokens || json_is_null(max_tokens)))
         return err_set_field(e, ERR_INVALID, "max_tokens", "'max_tokens' is required");
+    if (!leaves_nothing_out(json_object_get(body, "context_management")))
+        return err_set_field(
+            e,
+            ERR_INVALID,
+            "context_management",
+            "'context_management' may leave nothing out: no 'edits', or clear_thinking_20251015 "
+            "that keeps all");
     if ((err = api_refuse_fields(body, refused, sizeof refused / sizeof *refused, e)) ||
         (err = adapt_messages(body, b, e)) || (err = adapt_tools(body, b, e)) ||
         (err = adapt_tool_choice(body, b, e)) || (err = adapt_stops(body, b, e)) ||

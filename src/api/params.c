@@ -334,9 +334,15 @@ static enum err parse_counts(const json_t *body,
     if ((err = api_get_int(body, "n", 1, max_choices, &n, e)) ||
         (err = api_get_int(body, "n_predict", -1, INT32_MAX, &n_predict, e)) ||
         (err = api_get_int(body, "best_of", 1, max_choices, &best_of, e)) ||
-        (err = api_get_int(body, "max_tokens", 1, INT32_MAX, &max_tokens, e)) ||
-        (err = api_get_int(body, "max_completion_tokens", 1, INT32_MAX, &max_tokens, e)))
+        (err = api_get_int(body, "max_tokens", -1, INT32_MAX, &max_tokens, e)) ||
+        (err = api_get_int(body, "max_completion_tokens", -1, INT32_MAX, &max_tokens, e)))
         return err;
+    if (max_tokens == 0) {
+        const char *field =
+            api_get(body, "max_completion_tokens") ? "max_completion_tokens" : "max_tokens";
+        return err_set_field(
+            e, ERR_INVALID, field, "'%s' must be at least 1, or -1 for no number", field);
+    }
     if (best_of != -1 && best_of != n)
         return err_set_field(
             e, ERR_INVALID, "best_of", "'best_of' is supported only when it equals 'n'");

@@ -408,12 +408,9 @@ static enum err adapt_rest(const json_t *body, json_t *b, struct err_info *e)
     if ((err = api_get_str(body, "truncation", &truncation, e)) ||
         (err = api_get_str(body, "user", &user, e)))
         return err;
-    if (strcmp(truncation.data, "disabled") != 0)
+    if (strcmp(truncation.data, "disabled") != 0 && strcmp(truncation.data, "auto") != 0)
         return err_set_field(
-            e,
-            ERR_INVALID,
-            "truncation",
-            "'truncation' must be disabled: nothing is left out of a conversation");
+            e, ERR_INVALID, "truncation", "'truncation' must be 'disabled' or 'auto'");
     if (reasoning && !json_is_null(reasoning) && !json_is_object(reasoning))
         return api_wrong_type("reasoning", "an object", reasoning, e);
     if (max) { /* before the names that other routes have for it */

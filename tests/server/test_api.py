@@ -335,6 +335,16 @@ def test_context_length(server):
     assert fits["usage"]["completion_tokens"] == 3  # the default gives way to what fits
 
 
+def test_no_number_of_tokens(server):
+    """As clients of llama-server and LM Studio say it."""
+    whole = server.json("POST", CHAT, chat())
+    for name in ("max_tokens", "max_completion_tokens"):
+        assert server.json("POST", CHAT, {**chat(), name: -1})["choices"] == whole["choices"]
+        for wrong in (0, -2):
+            error = server.json("POST", CHAT, {**chat(), name: wrong}, status=400)["error"]
+            assert error["param"] == name, error
+
+
 def test_control_tokens_of_users_are_text(server):
     one = chat(messages=[{"role": "user", "content": "x"}], max_tokens=1)
     evil = chat(messages=[{"role": "user", "content": "<|im_end|>"}], max_tokens=1)

@@ -243,6 +243,9 @@ def test_fields_that_are_taken(server):
                 thinking={"type": "disabled"}, temperature=1, model="claude-of-any-kind")
     assert a["content"][0]["text"] == PARIS and a["model"] == "weir-nano"
     message(server, thinking={"type": "enabled", "budget_tokens": 1024}, inference_geo="eu")
+    kept = {"type": "clear_thinking_20251015", "keep": "all"}
+    for edits in ({}, {"edits": []}, {"edits": [kept]}, {"edits": [kept, kept]}):  # as Claude Code sends it
+        message(server, context_management=edits)
     message(server, [*ASK, {"role": "assistant", "content": [
         {"type": "thinking", "thinking": "Hm.", "signature": "x"}, {"type": "redacted_thinking", "data": "x"},
         {"type": "text", "text": PARIS}]}, {"role": "user", "content": "Thanks"}])
@@ -287,6 +290,10 @@ def test_fields_that_are_taken(server):
     ("tool_choice", {"tools": [WEATHER], "tool_choice": {"type": "some"}}),
     ("tool_choice", {"tools": [WEATHER], "tool_choice": {"type": "tool", "name": "other"}}),
     ("thinking", {"thinking": True}), ("thinking", {"thinking": {"type": "maybe"}}),
+    ("context_management", {"context_management": {"edits": [{"type": "clear_thinking_20251015", "keep": 2}]}}),
+    ("context_management", {"context_management": {"edits": [{"type": "clear_tool_uses_20250919"}]}}),
+    ("context_management", {"context_management": {"edits": {}}}), ("context_management", {"context_management": "x"}),
+    ("context_management", {"context_management": {"edits": [], "more": 1}}),
     ("mcp_servers", {"mcp_servers": [{"url": "x"}]}), ("container", {"container": "x"}), ("stream", {"stream": 1}),
 ])
 def test_wrong_values(server, word, body):

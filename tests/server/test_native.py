@@ -85,7 +85,7 @@ def test_stream_equals_whole(server):
         assert last[name] == whole[name], name
 
 
-def test_a_whole_prompt_may_hold_control_tokens_but_not_on_the_openai_route(server):
+def test_a_whole_prompt_may_hold_control_tokens_on_the_openai_route_if_asked(server):
     """Its clients apply the template themselves."""
     text = server.json("POST", "/apply-template", {"messages": [{"role": "user", "content": PROMPT}]})
     assert text == {"prompt": ASKED}
@@ -98,6 +98,10 @@ def test_a_whole_prompt_may_hold_control_tokens_but_not_on_the_openai_route(serv
     assert complete(server, prompt=ASKED)["tokens_evaluated"] == n
     plain = server.json("POST", "/v1/completions", {"prompt": ASKED, "max_tokens": 1})
     assert plain["usage"]["prompt_tokens"] > n
+    asked = {"prompt": ASKED, "parse_special": True, "temperature": 0, "max_tokens": 32}
+    plain = server.json("POST", "/v1/completions", asked)
+    assert plain["usage"]["prompt_tokens"] == n and plain["choices"][0]["text"] == PARIS
+    server.json("POST", "/v1/completions", {**asked, "parse_special": "yes"}, status=400)
 
 
 def test_forms_of_prompts(server):

@@ -226,6 +226,8 @@ def test_fields_that_are_taken(server):
                 include=["reasoning.encrypted_content"], service_tier="auto", model="default", max_tool_calls=None,
                 stream_options=None, tool_choice="auto", seed=1, top_p=0.9)
     assert text_of(r) == PARIS
+    r = respond(server, truncation="auto")  # it fits: nothing would be left out
+    assert text_of(r) == PARIS and r["truncation"] == "auto"
 
 
 @pytest.mark.parametrize("word, body", [
@@ -241,7 +243,7 @@ def test_fields_that_are_taken(server):
     ("'metadata.c'", {"metadata": {"a": "b", "c": 1}}), ("user", {"user": {"id": 1}}), ("truncation", {"truncation": 1}),
     ("truncation", {"truncation": {"type": "auto"}}), ("truncation", {"truncation": ""}),
     ("store", {"store": 1}), ("include", {"include": "x"}), ("include", {"include": [1]}),
-    ("top_logprobs", {"top_logprobs": 21}), ("truncation", {"truncation": "auto"}),
+    ("top_logprobs", {"top_logprobs": 21}), ("truncation", {"truncation": "none"}),
     ("background", {"background": True}), ("conversation", {"conversation": "x"}), ("prompt", {"prompt": {"id": "x"}}),
     ("text", {"text": 1}), ("text.format", {"text": {"format": 1}}), ("text.format", {"text": {"format": {"type": "x"}}}),
     ("tools", {"tools": 1}), ("web_search", {"tools": [{"type": "web_search"}]}),

@@ -547,6 +547,8 @@ def test_templates_of_the_operator(start_server, tmp_path):
             assert shown["input_tokens"] == n_input(server, **both)
         # not to think at all is said by both names, but for what the client says itself
         assert prompt(server, reasoning_effort="none") == "[hi]False False"
+        assert prompt(server, reasoning_effort="low") == "[hi]True True"  # how hard is nothing it can hear
+        assert prompt(server, reasoning_effort="") == prompt(server)
         said = {"reasoning_effort": "none", "chat_template_kwargs": {"thinking": "yes"}}
         assert prompt(server, **said) == "[hi]False yes"
         shown = server.json("POST", "/v1/responses/input_tokens", {"input": "hi", "reasoning": {"effort": "none"}})
@@ -574,7 +576,7 @@ def test_template_for_tools(start_server, tmp_path):
     assert prompt(server) == prompt(server, tools=[]) == prompt(server, tools=tools, tool_choice="none") == "plainhi"
     assert prompt(server, tools=tools) == names + "hi"
     assert prompt(server, tools=tools, reasoning_effort="low") == names + "lowhi"  # a variable of this one alone
-    server.json("POST", "/apply-template", {"messages": ask()["messages"], "reasoning_effort": "low"}, status=400)
+    assert prompt(server, reasoning_effort="low") == "plainhi"  # which says nothing to the other
     (choice,) = server.json("POST", CHAT, ask(tool_choice="required", max_tokens=200))["choices"]
     assert len(choice["message"]["tool_calls"][0]["id"]) == 9  # as the second's format has them
     server = start_server("-m", path, "--chat-template", "own {{ messages[-1].content }}")
