@@ -324,6 +324,18 @@ static enum err parse_stream(const json_t *body, struct api_params *out, struct 
     return err;
 }
 
+/* The most tokens of an answer; -1 is no number, and says nothing. */
+static enum err get_most(const json_t *body, const char *field, int64_t *most, struct err_info *e)
+{
+    int64_t n = -1;
+    const enum err err = api_get_int(body, field, -1, INT32_MAX, &n, e);
+    if (!err && n == 0)
+        return err_set_field(
+            e, ERR_INVALID, field, "'%s' must be at least 1, or -1 for no number", field);
+    *most = n > 0 ? n : *most;
+    return err;
+}
+
 static enum err parse_counts(const json_t *body,
                              uint32_t max_choices,
                              struct api_params *out,
@@ -334,15 +346,9 @@ static enum err parse_counts(const json_t *body,
     if ((err = api_get_int(body, "n", 1, max_choices, &n, e)) ||
         (err = api_get_int(body, "n_predict", -1, INT32_MAX, &n_predict, e)) ||
         (err = api_get_int(body, "best_of", 1, max_choices, &best_of, e)) ||
-        (err = api_get_int(body, "max_tokens", -1, INT32_MAX, &max_tokens, e)) ||
-        (err = api_get_int(body, "max_completion_tokens", -1, INT32_MAX, &max_tokens, e)))
+        (err = get_most(body, "max_tokens", &max_tokens, e)) ||
+        (err = get_most(body, "max_completion_tokens", &max_tokens, e)))
         return err;
-    if (max_tokens == 0) {
-        const char *field =
-            api_get(body, "max_completion_tokens") ? "max_completion_tokens" : "max_tokens";
-        return err_set_field(
-            e, ERR_INVALID, field, "'%s' must be at least 1, or -1 for no number", field);
-    }
     if (best_of != -1 && best_of != n)
         return err_set_field(
             e, ERR_INVALID, "best_of", "'best_of' is supported only when it equals 'n'");

@@ -141,6 +141,13 @@ static enum err apply_strategy(const struct api *a, json_t *body, struct err_inf
     return OK;
 }
 
+/* -1 is no number (params.c). */
+static bool has_number(const json_t *body, const char *field)
+{
+    const json_t *v = api_get(body, field);
+    return v && !(json_is_number(v) && json_number_value(v) == -1);
+}
+
 static enum err adapt(struct api_call *c, const json_t *body, json_t **out, struct err_info *e)
 {
     struct plain *s = c->state;
@@ -149,7 +156,7 @@ static enum err adapt(struct api_call *c, const json_t *body, json_t **out, stru
         return err;
     json_t *v = *out = json_copy((json_t *)body); /* its members are shared, not changed */
     const json_t *id = api_get(v, "model_id");
-    s->max_tokens_given = api_get(v, "max_tokens") || api_get(v, "max_completion_tokens");
+    s->max_tokens_given = has_number(v, "max_tokens") || has_number(v, "max_completion_tokens");
     const uint32_t usual = c->api->cfg.max_tokens; /* the operator's, or 0 */
     if (!s->max_tokens_given && !api_get(v, "n_predict"))
         json_object_set_new(v, "max_tokens", json_integer(usual ? usual : DEFAULT_MAX_TOKENS));

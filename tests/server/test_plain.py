@@ -68,6 +68,8 @@ def test_other_names_of_the_length(start_server):
         many = s.json("POST", "/v1/batch/completions", {"prompts": ["Tell me"], "ignore_eos": True, name: 5})
         assert many["results"][0]["num_generated"] == 5
         s.json("POST", "/generate", {**body, name: "5"}, status=422)
+    for name in ("max_tokens", "max_completion_tokens"):  # no number: the default
+        assert s.json("POST", "/generate", {**body, name: -1})["num_generated"] == 50
         if name != "n_predict":  # of which more than fits means what fits
             s.json("POST", "/generate", {**body, name: 500}, status=400)
     assert s.json("POST", "/generate", {**body, "max_tokens": 6, "n_predict": 5})["num_generated"] == 6

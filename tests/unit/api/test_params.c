@@ -97,6 +97,12 @@ static void test_max_completion_tokens_wins(void **state)
     assert_int_equal(p.request.sample.top_k, 0);
     api_params_deinit(&p);
     json_decref(body);
+    /* but -1, which is no number */
+    assert_int_equal(parse("{\"max_tokens\": 5, \"max_completion_tokens\": -1}", &p, &body, &e),
+                     OK);
+    assert_int_equal(p.request.max_tokens, 5);
+    api_params_deinit(&p);
+    json_decref(body);
 }
 
 static void test_refused(void **state)
@@ -112,6 +118,7 @@ static void test_refused(void **state)
         {"{\"max_tokens\": 0}", "max_tokens"},
         {"{\"max_tokens\": -2}", "max_tokens"},
         {"{\"max_tokens\": 1, \"max_completion_tokens\": 0}", "max_completion_tokens"},
+        {"{\"max_tokens\": 0, \"max_completion_tokens\": 1}", "max_tokens"},
         {"{\"max_completion_tokens\": 1.5}", "max_completion_tokens"},
         {"{\"temperature\": -0.1}", "temperature"},
         {"{\"temperature\": 2.1}", "temperature"},
