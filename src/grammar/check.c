@@ -15,8 +15,8 @@
 struct check {
     const struct grammar_builder *b;
     struct facts *f;
-    const bool *has; /* [256] */
-    uint32_t *seen;  /* [n_nodes] the round that last looked at it */
+    const struct grammar_vocab *v;
+    uint32_t *seen; /* [n_nodes] the round that last looked at it */
     uint32_t round;
     uint32_t *order; /* rules in use, callees before callers where there is such an order */
     uint32_t n_order;
@@ -83,11 +83,11 @@ static bool can_be_written(const struct check *c, const struct node *n)
     bool all = true, any = false;
     if (n->kind == NODE_BYTES) {
         for (uint32_t i = 0; i < n->b; i++)
-            all &= c->has[(uint8_t)c->b->text.data[n->a + i]];
+            all &= c->v->has[(uint8_t)c->b->text.data[n->a + i]];
         return all;
     }
     for (uint32_t i = 0; i < 256; i++)
-        any |= c->has[i] && class_has(&c->b->classes[n->a], i);
+        any |= c->v->has[i] && class_has(&c->b->classes[n->a], i);
     return any;
 }
 
@@ -113,8 +113,9 @@ static void look(struct check *c, grammar_node id)
             break;
         f->tail[id] = f->inner[id] = 0;
         break;
-    case NODE_TOKEN:
-        f->tail[id] = f->inner[id] = 0;
+    case NODE_TOKEN: /* one that ends an answer comes behind the grammar's text alone */
+        if (!(c->v->eog[n->a / 64] >> n->a % 64 & 1))
+            f->tail[id] = f->inner[id] = 0;
         break;
     case NODE_SEQ:
         look_at_seq(c, n, id);
@@ -321,7 +322,7 @@ static enum err find(struct check *c, grammar_node root, struct err_info *e)
 
 enum err facts_find(const struct grammar_builder *b,
                     grammar_node root,
-                    const bool *has,
+                    const struct grammar_vocab *v,
                     struct facts *f,
                     struct err_info *e)
 {
@@ -338,7 +339,7 @@ enum err facts_find(const struct grammar_builder *b,
         f->rule_height[i] = NOTHING;
     struct check c = {.b = b,
                       .f = f,
-                      .has = has,
+                      .v = v,
                       .seen = mem_zalloc(b->n_nodes, sizeof(uint32_t)),
                       .order = mem_alloc((b->n_rules + 1) * sizeof(uint32_t))};
     enum err err = find(&c, root, e);

@@ -632,14 +632,13 @@ static void find_ways(struct program *p, const bool *has)
 
 enum err program_compile(struct grammar_builder *b,
                          grammar_node root,
-                         uint32_t longest_token,
-                         const bool *has,
+                         const struct grammar_vocab *v,
                          struct program *out,
                          struct err_info *e)
 {
     struct facts f;
     *out = (struct program){0};
-    enum err err = facts_find(b, root, has, &f, e);
+    enum err err = facts_find(b, root, v, &f, e);
     if (err) {
         facts_deinit(&f);
         return err;
@@ -647,7 +646,7 @@ enum err program_compile(struct grammar_builder *b,
     struct compiler c = {.b = b,
                          .f = &f,
                          .p = out,
-                         .longest_token = longest_token,
+                         .longest_token = v->longest,
                          .body_of_rule = mem_alloc((b->n_rules + 1) * sizeof(uint32_t)),
                          .body_of_node = mem_alloc(b->n_nodes * sizeof(uint32_t))};
     memset(c.body_of_rule, 0xff, (b->n_rules + 1) * sizeof(uint32_t));
@@ -667,7 +666,7 @@ enum err program_compile(struct grammar_builder *b,
                              MAX_STATES);
     }
     find_classes(out, c.n_edges);
-    find_ways(out, has);
+    find_ways(out, v->has);
     out->n_bytes = out->n_states * sizeof *out->ways + c.cap_states * sizeof *out->states +
                    c.cap_edges * sizeof *out->edges + c.cap_targets * sizeof *out->targets;
     return OK;

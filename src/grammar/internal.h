@@ -134,10 +134,10 @@ struct facts {
     bool *rule_nullable;
     bool *rule_used;
 };
-/* has[256]: bytes that the vocabulary can write; a text with another is none. */
+/* A text with bytes or tokens that the vocabulary cannot write is none. */
 enum err facts_find(const struct grammar_builder *b,
                     grammar_node root,
-                    const bool *has,
+                    const struct grammar_vocab *v,
                     struct facts *f,
                     struct err_info *e) WEIR_MUST_USE;
 void facts_deinit(struct facts *f);
@@ -197,11 +197,9 @@ static inline uint32_t way_add(uint32_t a, uint32_t b)
     return a + b < FAR ? a + b : FAR;
 }
 
-/* longest_token, has[256]: of the vocabulary, as in struct grammar_vocab. */
 enum err program_compile(struct grammar_builder *b,
                          grammar_node root,
-                         uint32_t longest_token,
-                         const bool *has,
+                         const struct grammar_vocab *v,
                          struct program *out,
                          struct err_info *e) WEIR_MUST_USE;
 void program_deinit(struct program *p);

@@ -204,8 +204,6 @@ static bool fill_mask(struct walker *w,
     walk_trie(w, v, node, walk);
     for (uint32_t i = 0; i < w->a.prog->n_tokens; i++) {
         int32_t id = w->a.prog->tokens[i];
-        if (id < 0 || (uint32_t)id >= v->n)
-            continue;
         uint32_t to = automaton_step(&w->a, node, w->a.prog->n_classes + i);
         if (to != DEAD && reaches(walk, w->a.nodes[to].way))
             bits[id / 64] |= (uint64_t)1 << id % 64;

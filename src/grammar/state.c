@@ -233,6 +233,18 @@ static enum err find_beginning(struct grammar *g, struct err_info *e)
     return OK;
 }
 
+/* Are tokens that are named by id there? */
+static enum err check_tokens(const struct grammar_builder *b,
+                             const struct grammar_vocab *v,
+                             struct err_info *e)
+{
+    for (uint32_t i = 0; i < b->n_nodes; i++)
+        if (b->nodes[i].kind == NODE_TOKEN && b->nodes[i].a >= v->n)
+            return err_set_field(
+                e, ERR_INVALID, b->field, "'%s': there is no token %u", b->field, b->nodes[i].a);
+    return OK;
+}
+
 enum err grammar_compile(struct grammar_builder *b,
                          grammar_node root,
                          const struct grammar_vocab *v,
@@ -241,14 +253,14 @@ enum err grammar_compile(struct grammar_builder *b,
 {
     enum err err = grammar_builder_error(b, e);
     *out = NULL;
-    if (err)
+    if (err || (err = check_tokens(b, v, e)))
         return err;
     struct grammar *g = mem_zalloc(1, sizeof *g);
     atomic_init(&g->n_refs, 1);
     g->vocab = v;
     pthread_mutex_init(&g->lock, NULL);
     pthread_mutex_init(&g->trail_lock, NULL);
-    if ((err = program_compile(b, root, v->longest, v->has, &g->prog, e)) ||
+    if ((err = program_compile(b, root, v, &g->prog, e)) ||
         (err = walker_create(g, &g->walker, e)) || (err = trail_create(g, &g->trail, e)) ||
         (err = find_beginning(g, e))) {
         grammar_release(g);

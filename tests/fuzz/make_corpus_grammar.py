@@ -13,7 +13,7 @@ GBNF = ['root ::= (expr "=" term "\\n")+\nexpr ::= term ([-+*/] term)*\n'
         'term ::= [a-z] [a-z0-9_]* | [0-9]+ | "(" expr ")"',
         'root ::= "a" root "a" | "b" root | ""', 'root ::= ([^"\\\\\\n]{2,40} | "\\"")* # x\n',
         'root ::= <[3]> (.|"\\u00e9"){0,3}?', 'root ::= x y |\n z\nx::="x"?\ny::=x*\nz::=[\\]-a]+',
-        'root ::= root "a"', 'root ::= ((((((("a"*)*)+)?){1,3})){2})']
+        'root ::= root "a"', 'root ::= <[330]> .', 'root ::= "a" <[263]>? "b"', 'root ::= ((((((("a"*)*)+)?){1,3})){2})']
 REGEX = [r"(https?://)?[a-z0-9.-]{1,60}(/[^ ?#]*)?", r"^\d{3}-(?:x|y+)\u00e9$", r"(a|b)*abb(ab){3,9}",
          r"[\w\-\]]+@\S{2}\D\W.", r"(?P<x>a{2,}|b?){0,5}c*?", r"a(?=b)", "[^a-f\\x00-\\x1f]|\\u{1f600}"]
 SCHEMA = [True, {"type": "object"}, {"type": ["integer", "null"], "minimum": -12, "exclusiveMaximum": 305},

@@ -85,6 +85,7 @@ static const struct {
     {"root ::= []", "no text at all"},
     {"root ::= <x>", "line 1, column 10"},
     {"root ::= <[12", "<[ID]>"},
+    {"root ::= \"a\" | <[100000]>", "no token 100000"},
     {"root ::= \xff", "line 1, column 10"},
     {"root ::= \"\xff\"", "not UTF-8"},
 };
@@ -119,12 +120,34 @@ static void test_tokens_by_id(void **state)
     grammar_release(g);
 }
 
+/* A token that ends an answer does so behind a complete text alone, whatever a grammar names. */
+static void test_token_of_the_end(void **state)
+{
+    char text[96];
+    (void)state;
+    snprintf(text, sizeof text, "root ::= \"a\" (<[%d]> \"b\")? \"c\"", EOG);
+    struct grammar *g = must_make(GBNF, text);
+    struct grammar_state *s = grammar_state_create(g);
+    assert_int_equal(grammar_accept(s, 'a', w.scratch), GRAMMAR_GOES_ON);
+    check_mask(s);
+    assert_int_equal(grammar_accept(s, EOG, w.scratch), GRAMMAR_REFUSED);
+    assert_int_equal(grammar_accept(s, 'c', w.scratch), GRAMMAR_ENDED);
+    grammar_state_destroy(s);
+    grammar_release(g);
+
+    struct err_info e = {0};
+    snprintf(text, sizeof text, "root ::= \"a\" <[%d]> \"b\"", EOG);
+    assert_null(make(GBNF, text, &e));
+    assert_non_null(strstr(e.text, "admits no text"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_language),
         cmocka_unit_test(test_errors_say_where),
         cmocka_unit_test(test_tokens_by_id),
+        cmocka_unit_test(test_token_of_the_end),
     };
     return cmocka_run_group_tests(tests, world_create, world_destroy);
 }
