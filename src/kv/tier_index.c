@@ -15,8 +15,12 @@ enum err kv_tier_index_init(struct kv_tier_index *ix, uint32_t cap, struct err_i
     uint32_t n_buckets = 16;
     while (n_buckets < cap && n_buckets < UINT32_MAX / 2 + 1)
         n_buckets *= 2;
-    *ix = (struct kv_tier_index){
-        .mask = n_buckets - 1, .cap = cap, .oldest = NONE, .newest = NONE, .free = cap ? 0 : NONE};
+    *ix = (struct kv_tier_index){.mask = n_buckets - 1,
+                                 .cap = cap,
+                                 .oldest = NONE,
+                                 .newest = NONE,
+                                 .cold = NONE,
+                                 .free = cap ? 0 : NONE};
     ix->entries = calloc(cap ? cap : 1, sizeof *ix->entries);
     ix->buckets = malloc(n_buckets * sizeof *ix->buckets);
     if (!ix->entries || !ix->buckets) {
@@ -48,6 +52,8 @@ enum err kv_tier_index_copy(const struct kv_tier_index *from,
     for (uint32_t i = from->oldest; i != NONE; i = from->entries[i].newer) {
         const struct kv_tier_entry *entry = &from->entries[i];
         kv_tier_index_put(out, entry->model, &entry->key, entry->value);
+        if (i == from->cold)
+            out->cold = out->newest;
     }
     return OK;
 }
@@ -70,28 +76,23 @@ struct kv_tier_entry *kv_tier_index_find(const struct kv_tier_index *ix,
     return NULL;
 }
 
-static void list_append(struct kv_tier_index *ix, struct kv_tier_entry *entry)
+/* Behind `older`, which is NONE for the oldest. */
+static void list_insert(struct kv_tier_index *ix, struct kv_tier_entry *entry, uint32_t older)
 {
-    uint32_t id = (uint32_t)(entry - ix->entries);
-    entry->older = ix->newest;
-    entry->newer = NONE;
-    if (ix->newest != NONE)
-        ix->entries[ix->newest].newer = id;
-    else
-        ix->oldest = id;
-    ix->newest = id;
+    const uint32_t id = (uint32_t)(entry - ix->entries);
+    const uint32_t newer = older == NONE ? ix->oldest : ix->entries[older].newer;
+    entry->older = older;
+    entry->newer = newer;
+    *(older == NONE ? &ix->oldest : &ix->entries[older].newer) = id;
+    *(newer == NONE ? &ix->newest : &ix->entries[newer].older) = id;
 }
 
 static void list_unlink(struct kv_tier_index *ix, const struct kv_tier_entry *entry)
 {
-    if (entry->older != NONE)
-        ix->entries[entry->older].newer = entry->newer;
-    else
-        ix->oldest = entry->newer;
-    if (entry->newer != NONE)
-        ix->entries[entry->newer].older = entry->older;
-    else
-        ix->newest = entry->older;
+    if (ix->cold == (uint32_t)(entry - ix->entries))
+        ix->cold = entry->older;
+    *(entry->older == NONE ? &ix->oldest : &ix->entries[entry->older].newer) = entry->newer;
+    *(entry->newer == NONE ? &ix->newest : &ix->entries[entry->newer].older) = entry->older;
 }
 
 void kv_tier_index_put(struct kv_tier_index *ix,
@@ -115,13 +116,20 @@ void kv_tier_index_put(struct kv_tier_index *ix,
     entry->next = *bucket;
     *bucket = id;
     ix->n++;
-    list_append(ix, entry);
+    list_insert(ix, entry, ix->newest);
 }
 
 void kv_tier_index_touch(struct kv_tier_index *ix, struct kv_tier_entry *entry)
 {
     list_unlink(ix, entry);
-    list_append(ix, entry);
+    list_insert(ix, entry, ix->newest);
+}
+
+void kv_tier_index_cool(struct kv_tier_index *ix, struct kv_tier_entry *entry)
+{
+    list_unlink(ix, entry);
+    list_insert(ix, entry, ix->cold);
+    ix->cold = (uint32_t)(entry - ix->entries);
 }
 
 void kv_tier_index_remove(struct kv_tier_index *ix, struct kv_tier_entry *entry)
@@ -140,4 +148,10 @@ void kv_tier_index_remove(struct kv_tier_index *ix, struct kv_tier_entry *entry)
 struct kv_tier_entry *kv_tier_index_oldest(const struct kv_tier_index *ix)
 {
     return ix->oldest == NONE ? NULL : &ix->entries[ix->oldest];
+}
+
+struct kv_tier_entry *kv_tier_index_newer(const struct kv_tier_index *ix,
+                                          const struct kv_tier_entry *entry)
+{
+    return entry->newer == NONE ? NULL : &ix->entries[entry->newer];
 }

@@ -3,6 +3,10 @@
  *      buckets   | 2 | - | 0 | ...            by hash; entries of a bucket are chained
  *      entries   | 0 | 1 | 2 | 3 |            a fixed number; free ones are chained too
  *      list      oldest -> ... -> newest
+ *                cold     | warm
+ *
+ * Cold ones are those that may go before all others, in the order in which they became so; what is
+ * touched is warm again.
  *
  * Room is made in advance (init, copy), so adding cannot fail and allocates nothing. Thread: none
  * of its own; the tier changes it under its mutex. Private to the tiers. */
@@ -26,6 +30,7 @@ struct kv_tier_index {
     uint32_t cap, n;
     uint32_t free;
     uint32_t oldest, newest;
+    uint32_t cold; /* the newest that is */
     uint64_t seed; /* names come from a folder: nobody shall choose ones that collide */
 };
 
@@ -53,7 +58,11 @@ void kv_tier_index_put(struct kv_tier_index *ix,
                        uint64_t value);
 
 void kv_tier_index_touch(struct kv_tier_index *ix, struct kv_tier_entry *entry); /* now newest */
+void kv_tier_index_cool(struct kv_tier_index *ix, struct kv_tier_entry *entry);
 void kv_tier_index_remove(struct kv_tier_index *ix, struct kv_tier_entry *entry);
-struct kv_tier_entry *kv_tier_index_oldest(const struct kv_tier_index *ix); /* NULL: none */
+/* NULL: there is none. */
+struct kv_tier_entry *kv_tier_index_oldest(const struct kv_tier_index *ix);
+struct kv_tier_entry *kv_tier_index_newer(const struct kv_tier_index *ix,
+                                          const struct kv_tier_entry *entry);
 
 #endif

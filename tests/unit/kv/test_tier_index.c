@@ -13,7 +13,7 @@ enum { N_KEYS = 300 };
 /* What the index must say: entries from the least recently used on. */
 struct expected {
     struct kv_tier_entry list[N_KEYS];
-    uint32_t n;
+    uint32_t n, n_cold; /* the first */
 };
 
 static struct kv_tier_entry name_of(uint64_t i)
@@ -35,6 +35,7 @@ static uint32_t position(const struct expected *x, const struct kv_tier_entry *n
 static void drop(struct expected *x, uint32_t at)
 {
     memmove(x->list + at, x->list + at + 1, (--x->n - at) * sizeof *x->list);
+    x->n_cold -= at < x->n_cold;
 }
 
 static void put(struct expected *x, struct kv_tier_entry entry)
@@ -45,6 +46,13 @@ static void put(struct expected *x, struct kv_tier_entry entry)
     x->list[x->n++] = entry;
 }
 
+static void cool(struct expected *x, struct kv_tier_entry entry)
+{
+    drop(x, position(x, &entry));
+    memmove(x->list + x->n_cold + 1, x->list + x->n_cold, (x->n++ - x->n_cold) * sizeof *x->list);
+    x->list[x->n_cold++] = entry;
+}
+
 static void assert_same(const struct kv_tier_index *ix, const struct expected *x)
 {
     const struct kv_tier_entry *entry = kv_tier_index_oldest(ix);
@@ -53,9 +61,9 @@ static void assert_same(const struct kv_tier_index *ix, const struct expected *x
         assert_non_null(entry);
         assert_true(entry == kv_tier_index_find(ix, x->list[i].model, &x->list[i].key));
         assert_int_equal(entry->value, x->list[i].value);
-        entry = i + 1 < x->n ? &ix->entries[entry->newer] : NULL;
+        entry = kv_tier_index_newer(ix, entry);
     }
-    assert_true(x->n > 0 || !kv_tier_index_oldest(ix));
+    assert_null(entry);
     for (uint64_t i = 0; i < N_KEYS; i++) {
         struct kv_tier_entry name = name_of(i);
         assert_int_equal(kv_tier_index_find(ix, name.model, &name.key) != NULL,
@@ -83,7 +91,11 @@ static void test_random_operations(void **state)
         struct kv_tier_entry name = name_of((r >> 8) % N_KEYS);
         struct kv_tier_entry *entry = kv_tier_index_find(&ix, name.model, &name.key);
         name.value = r >> 20;
-        if (r % 4 < 2) {
+        if (entry && r % 16 == 0) {
+            name.value = entry->value;
+            kv_tier_index_cool(&ix, entry);
+            cool(&x, name);
+        } else if (r % 4 < 2) {
             if (ix.n == ix.cap)
                 grow(&ix);
             kv_tier_index_put(&ix, name.model, &name.key, name.value);
