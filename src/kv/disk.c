@@ -96,6 +96,19 @@ static uint32_t disk_has(struct kv_tier *t, const struct kv_key *key)
     return has;
 }
 
+/* However: it is the newest now. The file's time stays, for that would be a call of the system. */
+static void disk_used(struct kv_tier *t, const struct kv_key *key, enum kv_tier_use use)
+{
+    (void)use;
+    struct disk *d = disk_of(t);
+    pthread_mutex_lock(&d->mutex);
+    struct kv_tier_entry *entry =
+        d->writes && !d->growing ? kv_tier_index_find(&d->held, d->model, key) : NULL;
+    if (entry)
+        kv_tier_index_touch(&d->held, entry);
+    pthread_mutex_unlock(&d->mutex);
+}
+
 /* Fetches go first, so of the stores only the one being written stands in the way. */
 static uint64_t disk_estimate_us(struct kv_tier *t, uint32_t n)
 {
@@ -269,6 +282,7 @@ static void disk_destroy(struct kv_tier *t)
 static const struct kv_tier_ops disk_ops = {
     .name = "disk",
     .has = disk_has,
+    .used = disk_used,
     .estimate_us = disk_estimate_us,
     .fetch = disk_fetch,
     .poll = disk_poll,

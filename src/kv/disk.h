@@ -12,6 +12,10 @@
  * (a full disk), what is there is still read; when nothing can be read any more, all is off. Where
  * only a descriptor is wanting, a block is not written, or not found, and nothing else changes.
  *
+ * What was used longest ago makes room: fetched, or used in memory above, where it lies, too. The
+ * order in which blocks were written and fetched is that of their files' times, and is known after
+ * a restart; what was used above only is not.
+ *
  * Files of other names are never touched, but their sizes, as of the last listing, are counted. */
 #ifndef WEIR_KV_DISK_H
 #define WEIR_KV_DISK_H

@@ -64,8 +64,8 @@ struct disk {
     pthread_mutex_t mutex;
     pthread_cond_t work;
 
-    /* under the mutex; `held` and the byte counts are changed by the tier's thread alone, which
-     * may therefore read them without it */
+    /* under the mutex; what is in `held`, and the byte counts, are changed by the tier's thread
+     * alone, which may therefore read them without it, but not the order of use */
     struct slot *slots; /* [n_slots] */
     struct ring idle, fetches, stores, done;
     struct kv_tier_index held;    /* key -> bytes of the file, of every model */
@@ -78,6 +78,7 @@ struct disk {
     uint32_t n_storing;           /* slots that are FILLING or STORE */
     bool fetching, storing;       /* a job is being done right now */
     bool awaited;                 /* somebody waits for a store to end */
+    bool growing;                 /* `held` is being copied: its order stays as it is */
     bool reads, writes;           /* still possible; writes: and the lock is ours */
     bool stopping;
 

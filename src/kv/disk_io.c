@@ -157,15 +157,25 @@ static bool remove_segment(struct disk *d, uint64_t model, const struct kv_key *
     return removed;
 }
 
+/* What the engine uses meanwhile changes the order. false: there is none. */
+static bool oldest(struct disk *d, uint64_t *model, struct kv_key *key)
+{
+    pthread_mutex_lock(&d->mutex);
+    const struct kv_tier_entry *entry = kv_tier_index_oldest(&d->held);
+    if (entry) {
+        *model = entry->model;
+        *key = entry->key;
+    }
+    pthread_mutex_unlock(&d->mutex);
+    return entry != NULL;
+}
+
 bool disk_make_room(struct disk *d, uint64_t need)
 {
     while (need > d->max_bytes || d->stats.bytes > d->max_bytes - need) {
-        const struct kv_tier_entry *entry = kv_tier_index_oldest(&d->held);
-        if (!entry)
-            return false;
-        uint64_t model = entry->model;
-        struct kv_key key = entry->key;
-        if (!remove_segment(d, model, &key))
+        uint64_t model;
+        struct kv_key key;
+        if (!oldest(d, &model, &key) || !remove_segment(d, model, &key))
             return false;
         forget(d, model, &key);
         pthread_mutex_lock(&d->mutex);
@@ -333,21 +343,39 @@ static enum err write_segment(struct disk *d, const struct slot *s, struct err_i
     return err;
 }
 
+/* From here until `larger`, which may be NULL, has taken its place the index stays as it is. */
+static struct kv_tier_index grow_begin(struct disk *d)
+{
+    pthread_mutex_lock(&d->mutex);
+    d->growing = true;
+    const struct kv_tier_index held = d->held;
+    pthread_mutex_unlock(&d->mutex);
+    return held;
+}
+
+static void grow_end(struct disk *d, const struct kv_tier_index *larger)
+{
+    pthread_mutex_lock(&d->mutex);
+    d->growing = false;
+    if (larger)
+        d->held = *larger;
+    pthread_mutex_unlock(&d->mutex);
+}
+
 /* Room for one more entry. The larger index is filled without the mutex: nobody else changes the
- * old one. */
+ * old one, for what is used meanwhile is not noted. */
 static bool reserve_entry(struct disk *d)
 {
-    struct kv_tier_index larger, old = d->held;
-    if (old.n < old.cap)
+    struct kv_tier_index larger;
+    if (d->held.n < d->held.cap)
         return true;
-    if (old.cap > UINT32_MAX / 4 ||
-        kv_tier_index_copy(&old, old.cap * 2 + SPARE_ENTRIES, &larger, NULL))
-        return false;
-    pthread_mutex_lock(&d->mutex);
-    d->held = larger;
-    pthread_mutex_unlock(&d->mutex);
-    kv_tier_index_deinit(&old);
-    return true;
+    struct kv_tier_index old = grow_begin(d);
+    const bool grown = old.cap <= UINT32_MAX / 4 &&
+                       kv_tier_index_copy(&old, old.cap * 2 + SPARE_ENTRIES, &larger, NULL) == OK;
+    grow_end(d, grown ? &larger : NULL);
+    if (grown)
+        kv_tier_index_deinit(&old);
+    return grown;
 }
 
 static void become_reader(struct disk *d)

@@ -62,7 +62,7 @@ uint32_t kv_fetched(const struct kv *kv, const struct kv_table *t)
 
 /* How many full blocks from index i on the tier has and there is memory for, of those before the
  * last known token, and which tier it is: the first of another ends the run, for they would not
- * come in order. */
+ * come in order. kv->run has their keys then. */
 static uint32_t count_on_tier(
     struct kv *kv, const struct kv_table *t, uint32_t i, uint32_t n_known, uint32_t *level)
 {
@@ -77,7 +77,7 @@ static uint32_t count_on_tier(
         if (here == 0 || (n > 0 && here != *level + 1))
             break;
         *level = here - 1;
-        key = next;
+        kv->run[n] = key = next;
     }
     return n;
 }
@@ -228,6 +228,8 @@ bool kv_fetch_begin(struct kv *kv, struct kv_table *t, uint32_t n_computed, uint
                                  .arrived = first,
                                  .end = first + n,
                                  .level = level};
+    for (uint32_t i = n; i-- > 0;)
+        kv->cfg.tier->ops->used(kv->cfg.tier, &kv->run[i], KV_TIER_WANTED);
     note_idle(kv, level);
     if (!serves_any(kv, level))
         kv->seen[level].block_us = fetch_us / n;
@@ -265,6 +267,7 @@ static void take_arrival(struct kv *kv, const struct kv_tier_done *done)
     if (!t || t->fetch.arrived == t->fetch.end)
         return;
     struct kv_fetch *f = &t->fetch;
+    struct kv_tier *tier = kv->cfg.tier;
     uint32_t size = kv->cfg.block_tokens;
     bool no_pane = kv->panes && kv_panes_available(kv) == 0;
     if (!done->bytes || no_pane || (done->ticket & ((1u << TICKET_INDEX_BITS) - 1)) != f->arrived) {
@@ -273,6 +276,7 @@ static void take_arrival(struct kv *kv, const struct kv_tier_done *done)
     }
     kv_pane_take(kv, t);
     kv->cfg.mover.write(kv->cfg.mover.ctx, kv_place_of(kv, t->blocks[f->arrived]), done->bytes);
+    tier->ops->used(tier, &kv->keys[t->blocks[f->arrived]], KV_TIER_ARRIVED);
     f->arrived++;
     t->n_attached += size;
     kv->counts.hit_tokens += size;

@@ -102,12 +102,22 @@ static void free_slot(struct host *h, uint32_t id)
 static uint32_t host_has(struct kv_tier *t, const struct kv_key *key)
 {
     struct host *h = host_of(t);
-    struct kv_tier_entry *entry = kv_tier_index_find(&h->held, 0, key);
-    if (entry) { /* who asks will fetch it, and may have to evict others to here first */
-        kv_tier_index_touch(&h->held, entry);
+    if (kv_tier_index_find(&h->held, 0, key))
         return 1;
-    }
     return t->below && t->below->ops->has(t->below, key) ? 2 : 0;
+}
+
+/* What is used above says nothing of what was driven out to here. */
+static void host_used(struct kv_tier *t, const struct kv_key *key, enum kv_tier_use use)
+{
+    struct host *h = host_of(t);
+    struct kv_tier_entry *entry = use == KV_TIER_USED ? NULL : kv_tier_index_find(&h->held, 0, key);
+    if (entry && use == KV_TIER_WANTED)
+        kv_tier_index_touch(&h->held, entry);
+    else if (entry)
+        kv_tier_index_cool(&h->held, entry);
+    else if (t->below)
+        t->below->ops->used(t->below, key, use);
 }
 
 static uint64_t host_estimate_us(struct kv_tier *t, uint32_t n)
@@ -188,17 +198,14 @@ static void host_release(struct kv_tier *t, const void *bytes)
 static uint32_t evict(struct host *h)
 {
     struct kv_tier_entry *entry = kv_tier_index_oldest(&h->held);
-    for (uint32_t i = 0; entry && i < h->held.n; i++) {
-        const uint32_t id = (uint32_t)entry->value;
-        if (h->slots[id].n_lent == 0) {
-            kv_tier_index_remove(&h->held, entry);
-            count(h, &h->stats.evicted);
-            return id;
-        }
-        kv_tier_index_touch(&h->held, entry);
-        entry = kv_tier_index_oldest(&h->held);
-    }
-    return NO_SLOT;
+    while (entry && h->slots[entry->value].n_lent > 0)
+        entry = kv_tier_index_newer(&h->held, entry);
+    if (!entry)
+        return NO_SLOT;
+    const uint32_t id = (uint32_t)entry->value;
+    kv_tier_index_remove(&h->held, entry);
+    count(h, &h->stats.evicted);
+    return id;
 }
 
 /* What is full goes below. */
@@ -296,6 +303,7 @@ static void host_destroy(struct kv_tier *t)
 static const struct kv_tier_ops host_ops = {
     .name = "host",
     .has = host_has,
+    .used = host_used,
     .estimate_us = host_estimate_us,
     .fetch = host_fetch,
     .poll = host_poll,

@@ -2,7 +2,7 @@
  * host until they are asked for again.
  *
  *      device --evicted--> RAM      copied into a slot; the oldest makes room
- *      device <--fetched-- RAM      the slot is lent as it is; it stays, as the newest
+ *      device <--fetched-- RAM      the slot is lent as it is; it stays, as the first to make room
  *      device --full-----> disk     the tier below gets blocks as soon as they are full, as without
  *      device <--fetched-- disk     this one, so it holds what is dropped here
  *

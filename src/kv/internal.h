@@ -42,6 +42,7 @@ struct kv {
     } * states_info;           /* [n_states] */
     struct kv_hasher *hasher;  /* with a tier */
     struct kv_key *keys;       /* [n_blocks] with a tier: of full published blocks */
+    struct kv_key *run;        /* [n_blocks] with a tier: of what is looked for there */
     struct kv_waiting waiting; /* with a tier */
     struct kv_table *fetching; /* tables that wait for the tier, in the order in which they began */
     struct kv_table *last_fetching;
@@ -152,6 +153,8 @@ void kv_store_waiting(struct kv *kv);
 /* A published block, or its pane, is about to be taken back: this is the last chance to store it.
  * Nothing happens without a tier. */
 void kv_store_evicted(struct kv *kv, uint32_t block);
+/* The tier hears which full blocks a table held, the last first. Nothing happens without a tier. */
+void kv_tell_used(const struct kv *kv, const struct kv_table *t);
 /* seen: [n_blocks] to work in. */
 enum err kv_waiting_check(const struct kv *kv, uint32_t *seen, struct err_info *e) WEIR_MUST_USE;
 

@@ -27,8 +27,9 @@ static enum err create_parts(struct kv *kv, struct err_info *e)
     if (!kv->cfg.tier)
         return OK;
     kv->keys = calloc(n, sizeof *kv->keys);
-    err = kv->keys ? kv_waiting_init(kv, e)
-                   : err_set(e, ERR_NOMEM, "no memory to name %u KV blocks", n);
+    kv->run = calloc(n, sizeof *kv->run);
+    err = kv->keys && kv->run ? kv_waiting_init(kv, e)
+                              : err_set(e, ERR_NOMEM, "no memory to name %u KV blocks", n);
     return err == OK ? kv_hasher_create(&kv->hasher, e) : err;
 }
 
@@ -76,6 +77,7 @@ void kv_destroy(struct kv *kv)
     kv_waiting_deinit(kv);
     kv_pool_destroy(kv->pool);
     free(kv->keys);
+    free(kv->run);
     free(kv->scratch);
     free(kv);
 }
@@ -256,12 +258,14 @@ void kv_table_release(struct kv *kv, struct kv_table *t, uint32_t n_computed)
     if (kv_fetching(t))
         kv_fetch_end(kv, t);
     kv_publish(kv, t, n_computed, true);
+    kv_tell_used(kv, t);
     /* backwards: what continues a block is older than it, and the next table gets free blocks in
      * the same order */
     kv_panes_release(kv, t);
     kv_states_release(kv, t, n_computed);
     while (t->n_blocks > 0)
         let_go(kv, t->blocks[--t->n_blocks]);
+    t->n_published = 0;
     t->tokens = NULL;
 }
 

@@ -234,7 +234,7 @@ enum err kv_table_grow(struct kv *kv, struct kv_table *t, uint32_t n_tokens, str
  * the window has passed are let go. */
 void kv_publish(struct kv *kv, struct kv_table *t, uint32_t n_computed, bool tail);
 
-/* Publish what was computed and let go of every block. */
+/* Publish what was computed, tell the tier which full blocks were used, and let go of them all. */
 void kv_table_release(struct kv *kv, struct kv_table *t, uint32_t n_computed);
 
 void kv_count_misses(struct kv *kv, uint32_t n_tokens);

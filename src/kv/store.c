@@ -11,6 +11,7 @@
 #include "kv/internal.h"
 #include "kv/kv.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 #define NONE UINT32_MAX
@@ -109,6 +110,17 @@ void kv_store_evicted(struct kv *kv, uint32_t block)
     if (waits && kv->cfg.tier->below) /* which gets nothing that is evicted */
         offer(kv, block, KV_TIER_FULL);
     offer(kv, block, KV_TIER_EVICTED);
+}
+
+/* What lies in memory above is not fetched: nothing else tells a tier that keeps it, too, that it
+ * is of use. */
+void kv_tell_used(const struct kv *kv, const struct kv_table *t)
+{
+    struct kv_tier *tier = kv->cfg.tier;
+    for (uint32_t i = t->n_published / kv->cfg.block_tokens; tier && i-- > 0;) {
+        assert(kv_prefix_n_tokens(kv->prefix, t->blocks[i]) == kv->cfg.block_tokens);
+        tier->ops->used(tier, &kv->keys[t->blocks[i]], KV_TIER_USED);
+    }
 }
 
 /* Each is full, and neither it nor what comes before it can be missing: those that wait are found,

@@ -59,11 +59,21 @@ struct kv_tier_stats {
 /* Why a block is offered to a tier: its last position was computed, or its place is needed. */
 enum kv_tier_reason { KV_TIER_FULL, KV_TIER_EVICTED };
 
+/* What becomes of a block that a tier may have:
+ *
+ *      wanted    it will be fetched now, if it is still there then
+ *      arrived   it was fetched, and lies above
+ *      used      a sequence that held it above has let go of it */
+enum kv_tier_use { KV_TIER_WANTED, KV_TIER_ARRIVED, KV_TIER_USED };
+
 struct kv_tier_ops {
     const char *name; /* "disk" */
     /* Is the block there, as far as is known without looking at the disk? 0: no; 1: in this tier;
-     * 2: in the one below. */
+     * 2: in the one below. Asking changes nothing. */
     uint32_t (*has)(struct kv_tier *t, const struct kv_key *key);
+    /* Said of blocks that may not be there, so that those of most use are kept: wanted and used of
+     * a run's last block first, for without its beginning the rest cannot be found. */
+    void (*used)(struct kv_tier *t, const struct kv_key *key, enum kv_tier_use use);
     /* What fetching n more blocks of this tier would take from now on, queue included; learned. */
     uint64_t (*estimate_us)(struct kv_tier *t, uint32_t n);
     /* Begin to fetch; poll tells the end, for blocks of one tier in the order of these calls.

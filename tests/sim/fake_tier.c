@@ -72,6 +72,13 @@ static uint32_t has(struct kv_tier *t, const struct kv_key *key)
     return !f->broken && find(f, key);
 }
 
+static void used(struct kv_tier *t, const struct kv_key *key, enum kv_tier_use use)
+{
+    (void)t;
+    (void)key;
+    (void)use;
+}
+
 static uint64_t estimate_us(struct kv_tier *t, uint32_t n)
 {
     struct fake_tier *f = (struct fake_tier *)t;
@@ -167,6 +174,7 @@ static void destroy(struct kv_tier *t)
 
 static const struct kv_tier_ops ops = {.name = "fake",
                                        .has = has,
+                                       .used = used,
                                        .estimate_us = estimate_us,
                                        .fetch = fetch,
                                        .poll = poll,

@@ -168,6 +168,13 @@ static inline bool tier_has(struct disk_test *x, struct kv_tier *t, uint64_t id)
     return t->ops->has(t, &b.block.key);
 }
 
+static inline void tier_use(struct disk_test *x, struct kv_tier *t, uint64_t id)
+{
+    struct test_block b;
+    block_make(x->h, id, &b);
+    t->ops->used(t, &b.block.key, KV_TIER_USED);
+}
+
 /* Queue block `id`; false when the tier does not take it. */
 static inline bool tier_queue(struct disk_test *x, struct kv_tier *t, uint64_t id)
 {

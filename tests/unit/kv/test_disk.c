@@ -326,6 +326,55 @@ static void test_lru_survives_a_restart(void **state)
     assert_false(tier_has(x, x->t, 9));
 }
 
+/* What is used above is evicted last, without having been fetched. A block that is not there is
+ * nobody's. Files' times do not say so, so a restart does not know. */
+static void test_what_is_used_above_is_kept(void **state)
+{
+    struct disk_test *x = *state;
+    x->cfg.max_bytes = segments(4);
+    disk_test_open(x);
+    for (uint64_t id = 0; id < 4; id++)
+        assert_true(tier_store(x, x->t, id));
+    tier_use(x, x->t, 99);
+    tier_use(x, x->t, 1);
+    tier_use(x, x->t, 0);
+    assert_true(tier_store(x, x->t, 4));
+    assert_true(tier_store(x, x->t, 5));
+    const bool kept[6] = {[0] = true, [1] = true, [4] = true, [5] = true};
+    for (uint64_t id = 0; id < 6; id++)
+        assert_int_equal(tier_has(x, x->t, id), kept[id]);
+    assert_true(tier_store(x, x->t, 6)); /* 1 was used before 0 */
+    assert_false(tier_has(x, x->t, 1));
+    assert_true(tier_has(x, x->t, 0));
+    assert_int_equal(tier_stats(x->t).fetched, 0);
+    disk_test_open(x);
+    assert_true(tier_has(x, x->t, 0));
+    assert_true(tier_store(x, x->t, 7));
+    assert_false(tier_has(x, x->t, 0));
+}
+
+/* While the index grows and entries go, too. */
+static void test_blocks_are_used_meanwhile(void **state)
+{
+    struct disk_test *x = *state;
+    uint64_t seed = test_seed();
+    enum { N = 2500 };
+    x->cfg.max_bytes = segments(2000);
+    disk_test_open(x);
+    for (uint64_t i = 0; i < N; i++)
+        while (!tier_queue(x, x->t, i)) {
+            tier_use(x, x->t, random_next(&seed) % N);
+            tier_use(x, x->t, 7); /* whatever else is */
+        }
+    disk_test_open(x);
+    assert_int_equal(tier_stats(x->t).entries, 2000);
+    assert_int_equal(tier_stats(x->t).bytes, real_bytes(x->dir));
+    assert_true(tier_has(x, x->t, 7));
+    for (uint64_t i = 0; i < N; i++)
+        if (tier_has(x, x->t, i))
+            assert_int_equal(tier_fetch(x, x->t, i), 1);
+}
+
 /* The clock was ahead once: what is used now still counts as later. */
 static void test_lru_with_mtimes_from_the_future(void **state)
 {
@@ -368,6 +417,7 @@ static void test_calls_allocate_nothing(void **state)
         if (bytes)
             ops->store(x->t, &b[i % 2].block, bytes);
         ops->has(x->t, &b[i % 2].block.key);
+        ops->used(x->t, &b[i % 2].block.key, KV_TIER_USED);
         ops->estimate_us(x->t, 3);
         if (ops->fetch(x->t, &b[i % 2].block, i))
             while (!ops->poll(x->t, &done))
@@ -396,6 +446,8 @@ int main(void)
         TEST(test_thousand_blocks),
         TEST(test_fetches_end_in_order),
         TEST(test_lru_survives_a_restart),
+        TEST(test_what_is_used_above_is_kept),
+        TEST(test_blocks_are_used_meanwhile),
         TEST(test_lru_with_mtimes_from_the_future),
         TEST(test_calls_allocate_nothing),
     };

@@ -11,6 +11,7 @@
 
 #define SIZE 4
 #define N_TOKENS 13 /* three full blocks before the last token */
+#define MOST_USES 64
 
 /* Says that it has everything, or after some answers that the tier below has; estimates and answers
  * as it is told. */
@@ -27,6 +28,8 @@ struct tier {
     uint32_t n_has, moves_at; /* 0: never */
     bool keeps;               /* what is evicted */
     uint32_t n_kept;
+    struct kv_key uses[3][MOST_USES]; /* by what was said of them */
+    uint32_t n_uses[3];
 };
 
 struct fixture {
@@ -42,6 +45,13 @@ static uint32_t has(struct kv_tier *t, const struct kv_key *key)
     return ++x->n_has <= x->moves_at || x->moves_at == 0 ? 1 : 2;
 }
 
+static void used(struct kv_tier *t, const struct kv_key *key, enum kv_tier_use use)
+{
+    struct tier *x = (struct tier *)t;
+    assert_in_range(x->n_uses[use], 0, MOST_USES - 1);
+    x->uses[use][x->n_uses[use]++] = *key;
+}
+
 static uint64_t estimate_us(struct kv_tier *t, uint32_t n)
 {
     struct tier *x = (struct tier *)t;
@@ -53,6 +63,7 @@ static bool fetch(struct kv_tier *t, const struct kv_tier_block *b, uint64_t tic
 {
     struct tier *x = (struct tier *)t;
     (void)b;
+    assert_in_range(x->n_asked, 0, 15);
     if (x->n_buffers > 0 && x->n_asked - x->n_answered == x->n_buffers)
         return false;
     x->tickets[x->n_asked++] = ticket;
@@ -111,6 +122,7 @@ static void write_block(void *ctx, struct kv_place to, const void *bytes)
 
 static const struct kv_tier_ops ops = {.name = "told",
                                        .has = has,
+                                       .used = used,
                                        .estimate_us = estimate_us,
                                        .fetch = fetch,
                                        .poll = poll,
@@ -163,6 +175,42 @@ static void test_fetches_what_is_faster(void **state)
     assert_int_equal(kv_stats(f->kv).counts.hit_tokens, 12);
 }
 
+/* In the order that keeps the beginning longest: what is wanted and what was used from the last
+ * block to the first; what arrives as it does. */
+static void test_the_tier_hears_what_is_used(void **state)
+{
+    struct fixture *f = *state;
+    const struct tier *x = &f->tier;
+    assert_true(kv_fetch_begin(f->kv, &f->table, 0, N_TOKENS));
+    assert_int_equal(x->n_uses[KV_TIER_WANTED], 3);
+    assert_int_equal(x->n_uses[KV_TIER_ARRIVED], 0);
+    assert_false(kv_poll(f->kv));
+    assert_int_equal(x->n_uses[KV_TIER_ARRIVED], 3);
+    assert_int_equal(kv_table_grow(f->kv, &f->table, N_TOKENS, NULL), OK);
+    assert_int_equal(x->n_uses[KV_TIER_USED], 0);
+    kv_table_release(f->kv, &f->table, N_TOKENS);
+    assert_int_equal(x->n_uses[KV_TIER_USED], 3); /* full blocks */
+    for (uint32_t i = 0; i < 3; i++) {
+        const struct kv_key *key = &x->uses[KV_TIER_ARRIVED][i];
+        assert_memory_equal(key, &x->uses[KV_TIER_WANTED][2 - i], sizeof *key);
+        assert_memory_equal(key, &x->uses[KV_TIER_USED][2 - i], sizeof *key);
+    }
+}
+
+/* What was attached counts, and what was computed; not what nobody is to find. */
+static void test_the_tier_hears_of_what_is_shared(void **state)
+{
+    struct fixture *f = *state;
+    static const struct kv_key nobody;
+    for (uint32_t i = 0; i < 3; i++) {
+        kv_table_begin(&f->table, text, &nobody, i < 2);
+        assert_int_equal(kv_attach(f->kv, &f->table, 0, N_TOKENS), i == 1 ? 2 * SIZE : 0);
+        assert_int_equal(kv_table_grow(f->kv, &f->table, N_TOKENS, NULL), OK);
+        kv_table_release(f->kv, &f->table, 10); /* two blocks, if they were not there */
+        assert_int_equal(f->tier.n_uses[KV_TIER_USED], i == 0 ? 2 : 4);
+    }
+}
+
 static void test_declines_what_is_slower(void **state)
 {
     struct fixture *f = *state;
@@ -170,6 +218,7 @@ static void test_declines_what_is_slower(void **state)
     for (int i = 0; i < 3; i++) /* counted, and asked, once */
         assert_false(kv_fetch_begin(f->kv, &f->table, 0, N_TOKENS));
     assert_int_equal(f->tier.n_asked, 0);
+    assert_int_equal(f->tier.n_uses[KV_TIER_WANTED], 0);
     assert_int_equal(kv_stats(f->kv).counts.fetches_declined[0], 1);
 }
 
@@ -488,6 +537,8 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
         TEST(test_fetches_what_is_faster),
+        TEST(test_the_tier_hears_what_is_used),
+        TEST(test_the_tier_hears_of_what_is_shared),
         TEST(test_declines_what_is_slower),
         TEST(test_gives_up_on_what_is_not_there),
         TEST(test_gives_up_on_silence),

@@ -20,13 +20,22 @@ struct below {
     struct kv_key held;
     char buffer[BYTES];
     uint64_t ticket;
-    uint32_t n_fetches, n_stores, n_releases, n_destroyed, n_begun;
+    uint32_t n_fetches, n_stores, n_releases, n_destroyed, n_begun, n_used;
+    enum kv_tier_use use; /* the last */
     bool waiting, busy;
 };
 
 static uint32_t below_has(struct kv_tier *t, const struct kv_key *key)
 {
     return kv_key_equal(&((struct below *)t)->held, key);
+}
+
+static void below_used(struct kv_tier *t, const struct kv_key *key, enum kv_tier_use use)
+{
+    struct below *x = (struct below *)t;
+    (void)key;
+    x->n_used++;
+    x->use = use;
 }
 
 static uint64_t below_estimate(struct kv_tier *t, uint32_t n)
@@ -97,6 +106,7 @@ static void below_destroy(struct kv_tier *t)
 
 static const struct kv_tier_ops below_ops = {.name = "below",
                                              .has = below_has,
+                                             .used = below_used,
                                              .estimate_us = below_estimate,
                                              .fetch = below_fetch,
                                              .poll = below_poll,
@@ -231,6 +241,28 @@ static uint32_t has(struct fixture *f, int n)
     return f->tier->ops->has(f->tier, &m.b.key);
 }
 
+static void used(struct fixture *f, int n, enum kv_tier_use use)
+{
+    struct made m;
+    make(&m, n);
+    f->tier->ops->used(f->tier, &m.b.key, use);
+}
+
+/* Blocks 1, 2 and 3, stored in this order. */
+static void fill(struct fixture *f)
+{
+    for (int n = 1; n <= SLOTS; n++)
+        assert_true(evict(f, n));
+}
+
+/* In the place of block n, block `next` is stored. */
+static void assert_makes_room(struct fixture *f, int n, int next)
+{
+    assert_int_equal(has(f, n), 1);
+    assert_true(evict(f, next));
+    assert_int_equal(has(f, n), 0);
+}
+
 static struct kv_tier_stats stats(struct fixture *f)
 {
     struct kv_tier_stats s;
@@ -260,16 +292,53 @@ static void test_gives_back_what_was_evicted(void **state)
 static void test_the_oldest_makes_room(void **state)
 {
     struct fixture *f = *state;
-    for (int n = 1; n <= 3; n++)
-        assert_true(evict(f, n));
-    assert_int_equal(has(f, 1), 1); /* asked for: used last */
-    assert_true(evict(f, 4));
-    assert_int_equal(has(f, 2), 0);
+    fill(f);
+    assert_false(evict(f, 1)); /* it is there: used last */
+    assert_makes_room(f, 2, 4);
     assert_int_equal(has(f, 1), 1);
-    assert_int_equal(has(f, 3), 1);
+    assert_int_equal(has(f, 3), 1); /* asking changes nothing */
     assert_int_equal(has(f, 4), 1);
     assert_int_equal(stats(f).evicted, 1);
     assert_int_equal(stats(f).entries, 3);
+    assert_makes_room(f, 3, 5);
+}
+
+/* A run is said to be wanted from its last block to its first, which is kept longest. */
+static void test_what_is_wanted_is_kept(void **state)
+{
+    struct fixture *f = *state;
+    fill(f);
+    used(f, 2, KV_TIER_WANTED);
+    used(f, 1, KV_TIER_WANTED);
+    assert_makes_room(f, 3, 4);
+    assert_makes_room(f, 2, 5);
+    assert_makes_room(f, 1, 6);
+    assert_int_equal(f->below.n_used, 0);
+}
+
+/* In the order in which it came, before all others; not if it is driven out again. */
+static void test_what_has_arrived_makes_room_first(void **state)
+{
+    struct fixture *f = *state;
+    fill(f);
+    for (int n = 3; n > 0; n--) {
+        assert_true(fetch(f, n));
+        used(f, n, KV_TIER_ARRIVED);
+    }
+    assert_false(evict(f, 2));
+    assert_makes_room(f, 3, 4);
+    assert_makes_room(f, 1, 5);
+    assert_makes_room(f, 2, 6);
+}
+
+/* A fetch for nobody leaves the order as it was, or nearly so: it was used. */
+static void test_what_has_not_arrived_is_kept(void **state)
+{
+    struct fixture *f = *state;
+    fill(f);
+    assert_true(fetch(f, 1));
+    assert_makes_room(f, 2, 4);
+    assert_int_equal(has(f, 1), 1);
 }
 
 static void test_what_was_abandoned_is_not_there(void **state)
@@ -315,6 +384,26 @@ static void test_what_is_lent_is_not_evicted(void **state)
     assert_true(fetch(f, 4));
 }
 
+/* It is passed over, and its turn comes. */
+static void test_what_is_lent_keeps_its_place(void **state)
+{
+    struct fixture *f = *state;
+    struct made m[3];
+    struct kv_tier_done done[3];
+    fill(f);
+    for (int n = 1; n <= 2; n++) {
+        make(&m[n], n);
+        assert_true(f->tier->ops->fetch(f->tier, &m[n].b, 0));
+        assert_true(f->tier->ops->poll(f->tier, &done[n]));
+        used(f, n, KV_TIER_ARRIVED);
+    }
+    assert_makes_room(f, 3, 4);
+    f->tier->ops->release(f->tier, done[1].bytes);
+    f->tier->ops->release(f->tier, done[2].bytes);
+    assert_makes_room(f, 1, 5);
+    assert_makes_room(f, 2, 6);
+}
+
 static void test_compares_texts(void **state)
 {
     struct fixture *f = *state;
@@ -340,6 +429,9 @@ static void test_passes_on(void **state)
     assert_false(fetch(f, 0xee));
     assert_int_equal(f->below.n_fetches, 1);
     assert_int_equal(f->below.n_releases, 1);
+    used(f, 0xee, KV_TIER_WANTED);
+    assert_int_equal(f->below.n_used, 1);
+    assert_int_equal(f->below.use, KV_TIER_WANTED);
     f->below.busy = true;
     assert_true(f->tier->ops->busy(f->tier));
     f->below.busy = false;
@@ -349,6 +441,18 @@ static void test_passes_on(void **state)
     f->tier->ops->store(f->tier, &m.b, bytes);
     assert_int_equal(f->below.n_stores, 1);
     assert_int_equal(stats(f).stored, 0);
+}
+
+/* What is used in memory above, too, whether it is here or not, and nothing changes here. */
+static void test_passes_on_what_is_used(void **state)
+{
+    struct fixture *f = *state;
+    fill(f);
+    used(f, 1, KV_TIER_USED);
+    used(f, 9, KV_TIER_USED);
+    assert_int_equal(f->below.n_used, 2);
+    assert_int_equal(f->below.use, KV_TIER_USED);
+    assert_makes_room(f, 1, 4);
 }
 
 static void test_refuses(void **state)
@@ -382,10 +486,15 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_gives_back_what_was_evicted, setup, teardown),
         cmocka_unit_test_setup_teardown(test_the_oldest_makes_room, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_what_is_wanted_is_kept, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_what_has_arrived_makes_room_first, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_what_has_not_arrived_is_kept, setup, teardown),
         cmocka_unit_test_setup_teardown(test_what_was_abandoned_is_not_there, setup, teardown),
         cmocka_unit_test_setup_teardown(test_what_is_lent_is_not_evicted, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_what_is_lent_keeps_its_place, setup, teardown),
         cmocka_unit_test_setup_teardown(test_compares_texts, setup, teardown),
         cmocka_unit_test_setup_teardown(test_passes_on, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_passes_on_what_is_used, setup, teardown),
         cmocka_unit_test_setup_teardown(test_gives_back_what_was_evicted, setup_refused, teardown),
         cmocka_unit_test(test_refuses),
     };

@@ -43,6 +43,13 @@ static uint32_t has(struct kv_tier *t, const struct kv_key *key)
     return 0;
 }
 
+static void used(struct kv_tier *t, const struct kv_key *key, enum kv_tier_use use)
+{
+    (void)t;
+    (void)key;
+    (void)use;
+}
+
 static bool poll(struct kv_tier *t, struct kv_tier_done *out)
 {
     struct tier *x = of(t);
@@ -100,6 +107,7 @@ static bool read_block(void *ctx, struct kv_place from, void *bytes)
 
 static const struct kv_tier_ops ops = {.name = "few",
                                        .has = has,
+                                       .used = used,
                                        .poll = poll,
                                        .release = release,
                                        .busy = busy,
