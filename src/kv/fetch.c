@@ -7,6 +7,11 @@
  * block is taken when its bytes are asked for, its pane when they are there, for the window moves
  * on. How much is asked for at a time may be limited, for who copies it makes steps wait.
  *
+ * Taking a place drives a block out, which a tier may store in place of another. One that does is
+ * asked for a block at a time, or two, and again as soon as they have arrived, all in one kv_poll:
+ * the places that they leave there are then as many as are wanted, and what is yet to come is not
+ * driven out by what makes room for it.
+ *
  * Fetches from one tier are served in the order in which they began, so each is there as early as
  * it can be; and they are judged by what the tier gives to any of them. */
 #include "base/mem.h"
@@ -60,6 +65,11 @@ uint32_t kv_fetched(const struct kv *kv, const struct kv_table *t)
     return t->fetch.arrived * kv->cfg.block_tokens;
 }
 
+static struct kv_tier *tier_at(const struct kv *kv, uint32_t level)
+{
+    return level ? kv->cfg.tier->below : kv->cfg.tier;
+}
+
 /* How many full blocks from index i on the tier has and there is memory for, of those before the
  * last known token, and which tier it is: the first of another ends the run, for they would not
  * come in order. kv->run has their keys then. */
@@ -99,7 +109,7 @@ static double computing_us(const struct kv *kv, uint32_t n_blocks)
 /* What a fetch of so many that begins now would take, by what the tier says of itself. */
 static double estimate_us(const struct kv *kv, uint32_t level, uint32_t n_blocks)
 {
-    struct kv_tier *tier = level ? kv->cfg.tier->below : kv->cfg.tier;
+    struct kv_tier *tier = tier_at(kv, level);
     return (double)tier->ops->estimate_us(tier, n_unasked(kv, level) + n_blocks);
 }
 
@@ -141,47 +151,64 @@ static bool take_place(struct kv *kv, struct kv_table *t)
     return taken;
 }
 
-static void ask(struct kv *kv, struct kv_table *t)
+/* What the tier was asked for and has not come. */
+static uint32_t n_owed(const struct kv *kv, uint32_t level)
+{
+    uint32_t n = 0;
+    for (const struct kv_table *t = kv->fetching; t; t = t->fetch.next)
+        n += t->fetch.level == level ? t->fetch.asked - t->fetch.arrived : 0;
+    return n;
+}
+
+/* Has the tier as many fetches under way as are good for it? */
+static bool has_enough(const struct kv *kv, uint32_t level)
+{
+    const uint32_t most = tier_at(kv, level)->most_asked;
+    return most > 0 && n_owed(kv, level) >= most;
+}
+
+/* The next block. False: nothing more can be asked for now. */
+static bool ask_next(struct kv *kv, struct kv_table *t)
 {
     struct kv_tier *tier = kv->cfg.tier;
     struct kv_fetch *f = &t->fetch;
-    for (; f->asked < f->end && may_move(kv) && !kv->seen[f->level].refused; f->asked++) {
-        if (!take_place(kv, t)) {
-            f->end = f->asked;
-            return;
-        }
-        kv_name_block(kv, t, f->asked);
-        struct kv_tier_block b = {.key = kv->keys[t->blocks[f->asked]],
-                                  .parent = *key_before(kv, t, f->asked),
-                                  .tokens = tokens_at(kv, t, f->asked)};
-        if (tier->ops->has(tier, &b.key) != f->level + 1) { /* forgotten meanwhile, or left below */
-            f->end = f->asked;
-            return;
-        }
-        if (!tier->ops->fetch(tier, &b, ticket_of(f, f->asked))) {
-            kv->seen[f->level].refused = true;
-            return;
-        }
-        count_moves(kv, 1);
+    kv->seen[f->level].refused = has_enough(kv, f->level);
+    if (kv->seen[f->level].refused)
+        return false;
+    if (!take_place(kv, t)) {
+        f->end = f->asked;
+        return false;
     }
+    kv_name_block(kv, t, f->asked);
+    struct kv_tier_block b = {.key = kv->keys[t->blocks[f->asked]],
+                              .parent = *key_before(kv, t, f->asked),
+                              .tokens = tokens_at(kv, t, f->asked)};
+    if (tier->ops->has(tier, &b.key) != f->level + 1) { /* forgotten meanwhile, or left below */
+        f->end = f->asked;
+        return false;
+    }
+    kv->seen[f->level].refused = !tier->ops->fetch(tier, &b, ticket_of(f, f->asked));
+    if (kv->seen[f->level].refused)
+        return false;
+    count_moves(kv, 1);
+    f->asked++;
+    return true;
 }
 
-/* Has the tier been asked for something that has not come? */
-static bool owes(const struct kv *kv, uint32_t level)
+static void ask(struct kv *kv, struct kv_table *t)
 {
-    for (const struct kv_table *t = kv->fetching; t; t = t->fetch.next)
-        if (t->fetch.level == level && t->fetch.asked > t->fetch.arrived)
-            return true;
-    return false;
+    struct kv_fetch *f = &t->fetch;
+    while (f->asked < f->end && may_move(kv) && !kv->seen[f->level].refused && ask_next(kv, t))
+        ;
 }
 
 /* n blocks came from the tier since something did last. Where it sent all that it was asked for, it
- * may have waited for us. */
+ * may have waited for us; one that is asked for few at a time always has. */
 static void note_came(struct kv *kv, uint32_t level, uint32_t n)
 {
     struct kv_tier_seen *seen = &kv->seen[level];
     const double block_us = (double)(kv->now_us - seen->since_us) / n;
-    if (block_us < seen->block_us || owes(kv, level))
+    if (tier_at(kv, level)->most_asked == 0 && (block_us < seen->block_us || n_owed(kv, level) > 0))
         seen->block_us += (block_us - seen->block_us) * n / (n + TRUST_BLOCKS);
     seen->since_us = kv->now_us;
 }
@@ -189,7 +216,7 @@ static void note_came(struct kv *kv, uint32_t level, uint32_t n)
 /* Nobody is to blame the tier for the time before. */
 static void note_idle(struct kv *kv, uint32_t level)
 {
-    if (!owes(kv, level) && !kv->seen[level].refused)
+    if (n_owed(kv, level) == 0 && !kv->seen[level].refused)
         kv->seen[level].since_us = kv->now_us;
 }
 
@@ -315,13 +342,14 @@ static void judge_all(struct kv *kv)
     }
 }
 
-static void take_arrivals(struct kv *kv)
+/* Did anything come? */
+static bool take_arrivals(struct kv *kv)
 {
     struct kv_tier *tier = kv->cfg.tier;
     struct kv_tier_done done;
-    uint32_t n_came[KV_MAX_TIERS] = {0};
+    uint32_t n_came[KV_MAX_TIERS] = {0}, n = 0;
     kv->taking_arrivals = true;
-    while (tier->ops->poll(tier, &done)) {
+    for (; tier->ops->poll(tier, &done); n++) {
         n_came[level_of(done.ticket)]++;
         take_arrival(kv, &done);
         if (done.bytes)
@@ -331,6 +359,7 @@ static void take_arrivals(struct kv *kv)
     for (uint32_t level = 0; level < KV_MAX_TIERS; level++)
         if (n_came[level] > 0)
             note_came(kv, level, n_came[level]);
+    return n > 0;
 }
 
 static void ask_all(struct kv *kv)
@@ -343,13 +372,24 @@ static void ask_all(struct kv *kv)
         note_idle(kv, level);
 }
 
+/* Of a tier that is asked for few at a time: it has them at once. */
+static bool owes_at_once(const struct kv *kv)
+{
+    for (uint32_t level = 0; level < KV_MAX_TIERS; level++)
+        if (n_owed(kv, level) > 0 && tier_at(kv, level)->most_asked > 0)
+            return true;
+    return false;
+}
+
 bool kv_poll(struct kv *kv)
 {
     if (!kv->cfg.tier)
         return false;
-    take_arrivals(kv);
+    (void)take_arrivals(kv);
     kv->moves_left = kv->cfg.most_moves;
-    ask_all(kv);
+    do
+        ask_all(kv);
+    while (owes_at_once(kv) && take_arrivals(kv));
     judge_all(kv);
     for (struct kv_table *t = kv->fetching, *next; t; t = next) {
         next = t->fetch.next;

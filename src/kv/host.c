@@ -371,7 +371,7 @@ enum err kv_host_open(const struct kv_host_config *cfg, struct kv_tier **out, st
                        stride);
     struct host *h = mem_zalloc(1, sizeof *h);
     const uint64_t n = cfg->max_bytes / stride;
-    h->tier = (struct kv_tier){.ops = &host_ops};
+    h->tier = (struct kv_tier){.ops = &host_ops, .most_asked = cfg->move_us ? 2 : 1};
     h->cfg = *cfg;
     h->stride = stride;
     h->n_slots = n > MAX_SLOTS ? MAX_SLOTS : (uint32_t)n;

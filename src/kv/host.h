@@ -6,6 +6,11 @@
  *      device --full-----> disk     the tier below gets blocks as soon as they are full, as without
  *      device <--fetched-- disk     this one, so it holds what is dropped here
  *
+ * What has arrived in the device lies there, so its place here is the next to be stored in: a run
+ * of blocks that comes back to a full device changes places with what it drives out, for as long as
+ * it is asked for block by block. Where blocks move beside the host two are under way, so that one
+ * leaves while another comes.
+ *
  * Everything happens at once: a fetch ends at the next poll. The bytes lie in one region taken at
  * start: pinned, where the device copies from such memory faster; else pages cost memory once they
  * are used. */

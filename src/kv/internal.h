@@ -52,7 +52,7 @@ struct kv {
     struct kv_tier_seen {
         uint64_t since_us; /* something came last, or there was nothing to do */
         double block_us;   /* what a block takes, the tier's own word to begin with */
-        bool refused;      /* had no buffer, when asked last */
+        bool refused;      /* took no more, when asked last */
     } seen[KV_MAX_TIERS];  /* by what fetches saw of it */
     uint64_t next_serial;
     double compute_us; /* a token */

@@ -103,6 +103,9 @@ struct kv_tier_ops {
 struct kv_tier {
     const struct kv_tier_ops *ops;
     struct kv_tier *below; /* or NULL */
+    /* Fetches from it to have under way at a time, where they end at the next poll and what makes
+     * room for one above is stored here, in the place of one that has arrived. 0: any number. */
+    uint32_t most_asked;
 };
 
 #endif

@@ -414,6 +414,91 @@ static void test_a_plan_copies_so_many_blocks(void **state)
     copies_of_plans(*state, false, 4);
 }
 
+/* Asked for few at a time, a tier that has them at once still sends them all in one poll: the first
+ * to who began first. */
+static void test_few_at_a_time_come_at_once(void **state)
+{
+    struct fixture *f = *state;
+    static const struct kv_key nobody;
+    for (uint32_t most = 1; most <= 4; most++) {
+        struct kv_table second;
+        f->tier = (struct tier){.base = {.ops = &ops, .most_asked = most}};
+        kv_table_begin(&f->table, text, &nobody, true);
+        assert_int_equal(kv_table_init(f->kv, &second, 6, NULL), OK);
+        kv_table_begin(&second, other, &nobody, true);
+        assert_true(kv_fetch_begin(f->kv, &f->table, 0, N_TOKENS));
+        assert_int_equal(f->tier.n_asked, most < 3 ? most : 3);
+        assert_int_equal(kv_stats(f->kv).in_use, f->tier.n_asked);
+        assert_true(kv_fetch_begin(f->kv, &second, 0, N_TOKENS));
+        assert_int_equal(f->tier.n_asked, most);
+        assert_false(kv_poll(f->kv));
+        assert_int_equal(f->tier.n_asked, 6);
+        for (uint32_t i = 1; i < 6; i++)
+            assert_true(f->tier.tickets[i] > f->tier.tickets[i - 1]);
+        assert_int_equal(kv_fetched(f->kv, &f->table), 12);
+        assert_int_equal(kv_fetched(f->kv, &second), 12);
+        end_second(f, &second);
+        kv_table_release(f->kv, &f->table, 12);
+        assert_int_equal(kv_table_grow(f->kv, &f->table, 6 * SIZE, NULL), OK); /* drives all out */
+        kv_table_release(f->kv, &f->table, 0);
+        assert_int_equal(kv_table_grow(f->kv, &f->table, 6 * SIZE, NULL), OK);
+        kv_table_release(f->kv, &f->table, 0);
+    }
+}
+
+/* Nothing is asked for beside one that does not come. */
+static void test_few_at_a_time_may_be_silent(void **state)
+{
+    struct fixture *f = *state;
+    f->tier.base.most_asked = 1;
+    f->tier.silent = true;
+    assert_true(kv_fetch_begin(f->kv, &f->table, 0, N_TOKENS));
+    for (uint32_t i = 0; i < 3; i++)
+        assert_true(kv_poll(f->kv));
+    assert_int_equal(f->tier.n_asked, 1);
+    kv_set_pace(f->kv, 1000001, 0.0);
+    assert_false(kv_poll(f->kv));
+    assert_int_equal(kv_stats(f->kv).counts.fetches_abandoned[0], 1);
+}
+
+/* How many it copies in a plan is counted over all that it asks for in it. */
+static void test_few_at_a_time_are_so_many_a_plan(void **state)
+{
+    struct fixture *f = *state;
+    struct bounded b;
+    f->tier.base.most_asked = 1;
+    bounded_open(&b, &f->tier, 4);
+    assert_int_equal(kv_table_grow(b.kv, &b.second, LONG, NULL), OK);
+    kv_table_release(b.kv, &b.second, LONG);
+    f->tier.keeps = true;
+    assert_true(kv_fetch_begin(b.kv, &b.table, 0, 6 * SIZE + 1));
+    for (uint32_t n = 1; n <= 5; n += 2) {
+        assert_int_equal(f->tier.n_asked, n);
+        assert_int_equal(f->tier.n_kept, n);
+        assert_int_equal(kv_poll(b.kv), n < 5);
+        assert_int_equal(kv_fetched(b.kv, &b.table), (n + 2 < 6 ? n + 2 : 6) * SIZE);
+    }
+    bounded_close(&b);
+}
+
+/* What is there at once says nothing of how long a block takes when nobody asked for it before. */
+static void test_few_at_a_time_are_not_timed(void **state)
+{
+    struct fixture *f = *state;
+    struct bounded b;
+    f->tier.base.most_asked = 1;
+    bounded_open(&b, &f->tier, 1); /* a block a plan, each of which takes long */
+    f->tier.us_per_block = 300000;
+    kv_set_pace(b.kv, 0, 310000.0 / SIZE);
+    assert_true(kv_fetch_begin(b.kv, &b.table, 0, 6 * SIZE + 1));
+    for (uint32_t i = 1; i <= 6; i++) {
+        kv_set_pace(b.kv, i * 900000, 310000.0 / SIZE);
+        assert_int_equal(kv_poll(b.kv), i < 5);
+    }
+    assert_int_equal(kv_fetched(b.kv, &b.table), 6 * SIZE);
+    bounded_close(&b);
+}
+
 /* The places for the rest are taken later, and may be gone then: it is computed. */
 static void test_a_fetch_ends_where_memory_does(void **state)
 {
@@ -552,6 +637,10 @@ int main(void)
         TEST(test_waits_for_a_tier_that_waits_for_us),
         TEST(test_waits_for_what_will_soon_be_there),
         TEST(test_a_plan_copies_so_many_blocks),
+        TEST(test_few_at_a_time_come_at_once),
+        TEST(test_few_at_a_time_may_be_silent),
+        TEST(test_few_at_a_time_are_so_many_a_plan),
+        TEST(test_few_at_a_time_are_not_timed),
         TEST(test_a_fetch_ends_where_memory_does),
         TEST(test_a_window_moves_on_beside_a_step),
     };

@@ -114,6 +114,90 @@ static uint32_t run_part(struct world *w, int text, uint32_t n)
     return at / SIZE;
 }
 
+static uint32_t run(struct world *w, int text)
+{
+    return run_part(w, text, RUN);
+}
+
+/* --- RAM -------------------------------------------------------------------------------------- */
+
+static double a_moment(void *ctx)
+{
+    (void)ctx;
+    return 1;
+}
+
+struct ram {
+    uint32_t n_slots;
+    bool beside;         /* blocks move beside the host */
+    uint32_t most_moves; /* of a plan; 0: any number */
+    uint32_t n_later;    /* blocks of another text that RAM was given behind the run's */
+};
+
+/* A text is driven out of memory to RAM that is full, and comes back: how much of it is found. */
+static uint32_t comes_back(const struct ram *r, uint32_t *n_polls)
+{
+    struct kv_tier *host;
+    struct kv_host_config hc = {.max_bytes = (uint64_t)r->n_slots * 1024,
+                                .block_tokens = SIZE,
+                                .block_bytes = HELP_PAYLOAD,
+                                .move_us = r->beside ? a_moment : NULL};
+    assert_int_equal(kv_host_open(&hc, &host, NULL), OK);
+    struct world *w = world_open(host, RUN + 1, r->most_moves);
+    for (int text = 1; text < 6; text++)
+        assert_int_equal(run(w, text), 0);
+    assert_int_equal(run(w, 0), 0);
+    assert_int_equal(run_part(w, 6, RUN), 0);
+    if (r->n_later > 0)
+        assert_int_equal(run_part(w, 7, r->n_later), 0);
+    const uint32_t found = run(w, 0);
+    *n_polls = w->n_polls;
+    world_close(w);
+    host->ops->destroy(host);
+    return found;
+}
+
+/* Whatever is in the other places, and whether it is older or newer than the run. */
+static void test_a_run_changes_places(void **state)
+{
+    (void)state;
+    uint32_t n_polls;
+    for (uint32_t n = RUN; n <= 3 * RUN; n++) {
+        const struct ram r = {.n_slots = n};
+        assert_in_range(comes_back(&r, &n_polls), n == RUN ? RUN - 1 : RUN, RUN);
+        assert_int_equal(n_polls, 1);
+        for (uint32_t later = 1; later < RUN && RUN + 1 + later < n; later++) {
+            const struct ram behind = {.n_slots = n, .n_later = later};
+            assert_int_equal(comes_back(&behind, &n_polls), RUN);
+        }
+    }
+}
+
+/* Two at a time take one place more. */
+static void test_a_run_changes_places_beside_the_host(void **state)
+{
+    (void)state;
+    uint32_t n_polls;
+    for (uint32_t n = RUN; n <= 3 * RUN; n++) {
+        const struct ram r = {.n_slots = n, .beside = true};
+        const uint32_t least = n == RUN ? RUN - 2 : n == RUN + 1 ? RUN - 1 : RUN;
+        assert_in_range(comes_back(&r, &n_polls), least, RUN);
+        assert_int_equal(n_polls, 1);
+    }
+}
+
+/* In several plans, too, each of which moves a few. */
+static void test_a_run_changes_places_slowly(void **state)
+{
+    (void)state;
+    uint32_t n_polls;
+    for (uint32_t n = RUN; n <= 3 * RUN; n++) {
+        const struct ram r = {.n_slots = n, .most_moves = 4};
+        assert_in_range(comes_back(&r, &n_polls), n == RUN ? RUN - 1 : RUN, RUN);
+        assert_in_range(n_polls, 3, RUN / 2 + 1);
+    }
+}
+
 /* --- the disk --------------------------------------------------------------------------------- */
 
 enum { ROOT = 4, BRANCH = 3, ON_DISK = ROOT + 5 * BRANCH + 1 };
@@ -188,6 +272,9 @@ int main(void)
 {
 #define DISK_TEST(name) cmocka_unit_test_setup_teardown(name, disk_test_setup, disk_test_teardown)
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_run_changes_places),
+        cmocka_unit_test(test_a_run_changes_places_beside_the_host),
+        cmocka_unit_test(test_a_run_changes_places_slowly),
         DISK_TEST(test_a_beginning_stays_on_disk),
         DISK_TEST(test_a_beginning_stays_on_disk_below_ram),
     };
