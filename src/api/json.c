@@ -136,6 +136,12 @@ const json_t *api_get(const json_t *o, const char *name)
     return v && !json_is_null(v) ? v : NULL;
 }
 
+const char *api_text_at(const json_t *o, const char *name)
+{
+    const char *s = json_string_value(json_object_get(o, name));
+    return s ? s : "";
+}
+
 void api_set_default(json_t *body, const char *name, json_t *value)
 {
     if (!api_get(body, name))

@@ -63,6 +63,9 @@ enum err api_get_real(const json_t *o,
 enum err api_get_str(const json_t *o, const char *name, struct gguf_str *out, struct err_info *e)
     WEIR_MUST_USE; /* a view that lives as long as o */
 
+/* The string of that name as far as a NUL; "" where there is none. */
+const char *api_text_at(const json_t *o, const char *name);
+
 /* The object of that name, made body's own so that it can be changed: a copy, or an empty one where
  * it is absent or null; it lives in body. NULL, and nothing is changed, where it is something else.
  */

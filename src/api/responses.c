@@ -174,12 +174,9 @@ static void put_item(const struct responses *r, const char *status, struct buf *
     buf_printf(
         out, "{\"id\":\"%s\",\"status\":\"%s\"", r->item_id, status ? status : "in_progress");
     if (r->open == ITEM_CALL) {
-        buf_printf(out, ",\"type\":\"function_call\",\"call_id\":\"%s\",\"name\":\"", r->call_id);
-        buf_join(out, &r->name);
-        buf_str(out, "\",\"arguments\":\"");
-        if (status)
-            buf_join(out, &r->text);
-        buf_str(out, "\"}");
+        buf_char(out, ',');
+        responses_put_call(r, status != NULL, out);
+        buf_char(out, '}');
         return;
     }
     buf_str(out,
@@ -194,8 +191,9 @@ static void begin_item(struct responses *r, enum item kind, struct buf *out)
 {
     static const char *const prefixes[] = {
         [ITEM_MESSAGE] = "msg_", [ITEM_REASONING] = "rs_", [ITEM_CALL] = "fc_"};
+    const bool custom = kind == ITEM_CALL && responses_is_custom(r);
     r->open = kind;
-    api_new_id(prefixes[kind], r->item_id, sizeof r->item_id);
+    api_new_id(custom ? "ctc_" : prefixes[kind], r->item_id, sizeof r->item_id);
     buf_clear(&r->text);
     buf_clear(&r->logprobs);
     if (!out)
@@ -225,22 +223,44 @@ static void begin_text_event(struct responses *r, bool done, struct buf *out)
     put_place(r, out);
 }
 
-static void put_item_end(struct responses *r, const char *status, struct buf *out)
+/* All of it at once, as it is known at its end only. */
+static void put_input(struct responses *r, struct buf *out)
+{
+    static const char *const names[] = {"response.custom_tool_call_input.delta",
+                                        "response.custom_tool_call_input.done"};
+    for (size_t i = 0; i < 2; i++) {
+        begin_event(r, names[i], out);
+        put_place(r, out);
+        buf_str(out, i ? ",\"input\":\"" : ",\"delta\":\"");
+        buf_join(out, &r->input);
+        buf_char(out, '"');
+        end_event(out);
+    }
+}
+
+static void put_text_end(struct responses *r, struct buf *out)
 {
     begin_text_event(r, true, out);
     buf_str(out, r->open == ITEM_CALL ? ",\"arguments\":\"" : ",\"text\":\"");
     buf_join(out, &r->text);
     buf_char(out, '"');
     if (r->open == ITEM_CALL) {
-        buf_str(out, ",\"name\":\"");
-        buf_join(out, &r->name);
-        buf_char(out, '"');
+        buf_char(out, ',');
+        responses_put_tool_name(r, out);
     } else if (r->open == ITEM_MESSAGE) {
         buf_str(out, ",\"logprobs\":[");
         buf_join(out, &r->logprobs);
         buf_char(out, ']');
     }
     end_event(out);
+}
+
+static void put_item_end(struct responses *r, const char *status, struct buf *out)
+{
+    if (r->open == ITEM_CALL && responses_is_custom(r))
+        put_input(r, out);
+    else
+        put_text_end(r, out);
     if (r->open != ITEM_CALL) {
         begin_event(r, "response.content_part.done", out);
         put_place(r, out);
@@ -276,6 +296,8 @@ static void end_item(struct responses *r, const char *status, struct buf *out)
 {
     if (r->open == ITEM_NONE)
         return;
+    if (r->open == ITEM_CALL && responses_is_custom(r))
+        responses_read_input(r);
     if (out)
         put_item_end(r, status, out);
     buf_str(&r->items, r->n_items ? "," : "");
@@ -297,7 +319,7 @@ static void add_text(const struct sink *s, const struct reply_event *ev)
     struct buf *out = s->out;
     bool message = r->open == ITEM_MESSAGE;
     json_text_escape(&r->text, ev->text, ev->n);
-    if (out) {
+    if (out && !(r->open == ITEM_CALL && responses_is_custom(r))) {
         begin_text_event(r, false, out);
         buf_str(out, ",\"delta\":");
         api_put_str(out, ev->text, ev->n);
@@ -335,6 +357,7 @@ static void on_event(void *ctx, const struct reply_event *ev)
     case REPLY_CALL_BEGIN:
         buf_clear(&r->name);
         json_text_escape(&r->name, ev->text, ev->n);
+        responses_find_tool(r, ev->text, ev->n);
         api_reply_call_id(s->call, ev, "call_", r->call_id);
         begin_item(r, ITEM_CALL, s->out);
         break;

@@ -1,5 +1,4 @@
-/* What reading and writing of OpenAI's /v1/responses share. For responses.c and responses_parse.c.
- */
+/* What reading and writing of OpenAI's /v1/responses share. For responses.c and responses_*.c. */
 #ifndef WEIR_API_RESPONSES_H
 #define WEIR_API_RESPONSES_H
 
@@ -13,12 +12,18 @@ struct responses {
     struct buf echo;     /* fields of the answer that repeat the request: ,"name":value ... */
     struct buf messages; /* the conversation so far, as JSON without its closing bracket */
     bool store;
+    json_t *offered; /* the tools that the model is told of, as they came */
+    json_t *places;  /* [of the chat's tools] where in the body each is, for errors */
+    json_t *renamed; /* {name that the model has: {"name", "namespace", "custom"}} of those that are
+                      * called otherwise in the answer; or NULL */
     /* writing: */
     uint32_t sequence; /* number of the next event */
     enum item open;    /* the item under way, of index n_items */
     char item_id[40];
     char call_id[API_CALL_ID_BYTES]; /* of ITEM_CALL */
-    struct buf name;                 /* of its tool, as JSON between its quotes */
+    struct buf name;                 /* that the model has for its tool, as JSON in its quotes */
+    const json_t *tool;              /* of its tool: what `renamed` has, or NULL */
+    struct buf input;                /* of a custom tool, as JSON between its quotes */
     struct buf text;      /* of the item: text or arguments, as JSON between its quotes */
     struct buf logprobs;  /* of a message, JSON with commas between */
     struct buf noted;     /* of tokens that no event has told of yet, likewise */
@@ -31,6 +36,28 @@ struct responses {
 
 enum err responses_adapt(struct api_call *c, const json_t *body, json_t **out, struct err_info *e)
     WEIR_MUST_USE;
+/* The whole conversation into b, and what of it is kept into the state. (responses_input.c) */
+enum err responses_adapt_input(struct api_call *c,
+                               const json_t *body,
+                               json_t *b,
+                               struct err_info *e) WEIR_MUST_USE;
+
+/* Tools and tool_choice into b, as chat has them. (responses_tools.c) */
+enum err responses_adapt_tools(struct responses *r,
+                               const json_t *body,
+                               json_t *b,
+                               struct err_info *e) WEIR_MUST_USE;
+/* What the model calls a tool of this name, in a namespace unless that is "": one name. */
+void responses_tool_name(const char *space, const char *name, struct buf *out);
+/* r->tool is of the tool that the model called by r->name; name: its own, not quoted. */
+void responses_find_tool(struct responses *r, const char *name, size_t n);
+bool responses_is_custom(const struct responses *r); /* is ITEM_CALL of such a tool? */
+/* r->text, the arguments that the model wrote for a custom tool, become r->input. */
+void responses_read_input(struct responses *r);
+/* "type", "call_id", "name" and what the tool is given, if `whole`. */
+void responses_put_call(const struct responses *r, bool whole, struct buf *out);
+void responses_put_tool_name(const struct responses *r, struct buf *out); /* "name":... */
+
 enum err responses_parse(struct api_call *c,
                          const json_t *body,
                          struct api_job *job,

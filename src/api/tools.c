@@ -173,6 +173,18 @@ enum err api_tools_parse(const json_t *body, struct chat_tools *out, struct err_
     return parse_choice(body, out, e);
 }
 
+void api_tools_name_place(const json_t *places, struct err_info *e)
+{
+    char from[48];
+    for (size_t i = 0; e && i < json_array_size(places); i++) {
+        snprintf(from, sizeof from, "tools[%zu].function", i);
+        if (strncmp(e->field, from, strlen(from)) == 0) {
+            api_rename_field(e, from, json_string_value(json_array_get(places, i)));
+            return;
+        }
+    }
+}
+
 /* ---- messages ---- */
 
 static enum err check_call(const json_t *call, const char *of, struct err_info *e)

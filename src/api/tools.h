@@ -11,6 +11,10 @@ enum err api_tools_parse(const json_t *body,
                          struct chat_tools *out,
                          struct err_info *e) WEIR_MUST_USE;
 
+/* An error of one of the tools that a dialect made for the chat route speaks of the client's own:
+ * places, an array, has the name of each. NULL: nothing changes. */
+void api_tools_name_place(const json_t *places, struct err_info *e);
+
 /* Check what a message says of tools and of reasoning: `tool_calls`, `tool_call_id`,
  * `reasoning_content`. `field` is the message's name in errors. `message` is a copy of its own:
  * nulls are taken out, and `reasoning`, as others call it, gets its name. */

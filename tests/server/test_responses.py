@@ -246,7 +246,7 @@ def test_fields_that_are_taken(server):
     ("top_logprobs", {"top_logprobs": 21}), ("truncation", {"truncation": "none"}),
     ("background", {"background": True}), ("conversation", {"conversation": "x"}), ("prompt", {"prompt": {"id": "x"}}),
     ("text", {"text": 1}), ("text.format", {"text": {"format": 1}}), ("text.format", {"text": {"format": {"type": "x"}}}),
-    ("tools", {"tools": 1}), ("web_search", {"tools": [{"type": "web_search"}]}),
+    ("tools", {"tools": 1}),
     ("name", {"tools": [{"type": "function"}]}), ("tool_choice", {"tool_choice": {"type": "file_search"}}),
     ("reasoning", {"reasoning": "high"}), ("reasoning.effort", {"reasoning": {"effort": 1}}), ("max_tool_calls", {"max_tool_calls": 3}),
 ])

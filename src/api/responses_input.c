@@ -1,0 +1,367 @@
+/* POST /v1/responses: its conversation as messages of the chat route.
+ *
+ *      previous_response_id    the conversation up to that answer, from the store
+ *      instructions            a system message before it all; it is not kept
+ *      input                   a text, or items: messages, calls, results of calls, reasoning
+ *
+ * It is kept as chat messages, so that the next turn can go on from it. */
+#include "api/responses.h"
+#include "api/store.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static json_t *new_message(json_t *all, const char *role, json_t *content)
+{
+    json_t *m = json_object();
+    json_object_set_new(m, "role", json_string(role));
+    json_object_set_new(m, "content", content);
+    json_array_append_new(all, m);
+    return m;
+}
+
+/* The conversation under way. */
+struct talk {
+    json_t *all;         /* chat messages */
+    struct buf thoughts; /* reasoning that belongs to the assistant's next message */
+};
+
+static enum err missing(const char *field, const char *name, struct err_info *e)
+{
+    return err_set_field(
+        e, ERR_INVALID, field, "'%s' has no '%s', which must be a string", field, name);
+}
+
+/* A text, or parts of text. */
+static enum err join_parts(const json_t *v, const char *field, struct buf *out, struct err_info *e)
+{
+    static const char *const texts[] = {"input_text", "output_text", "text", "reasoning_text"};
+    if (json_is_string(v)) {
+        buf_add(out, json_string_value(v), json_string_length(v));
+        return OK;
+    }
+    if (!v)
+        return err_set_field(e, ERR_INVALID, field, "'%s' has no text", field);
+    if (!json_is_array(v))
+        return api_wrong_type(field, "a string or an array of parts", v, e);
+    for (size_t i = 0; i < json_array_size(v); i++) {
+        const json_t *part = json_array_get(v, i), *text = json_object_get(part, "text");
+        bool known = false;
+        for (size_t k = 0; k < sizeof texts / sizeof *texts; k++)
+            known |= strcmp(api_text_at(part, "type"), texts[k]) == 0;
+        if (strcmp(api_text_at(part, "type"), "refusal") == 0) {
+            known = true;
+            text = json_object_get(part, "refusal");
+        }
+        if (!known)
+            return err_set_field(e,
+                                 ERR_INVALID,
+                                 field,
+                                 "'%s' has a part of type '%.40s'; this model reads only text",
+                                 field,
+                                 api_text_at(part, "type"));
+        if (!json_is_string(text))
+            return missing(field, "text", e);
+        buf_add(out, json_string_value(text), json_string_length(text));
+    }
+    return OK;
+}
+
+static json_t *to_json(const struct buf *b)
+{
+    return json_stringn(b->len ? b->data : "", b->len);
+}
+
+/* The reasoning under way is the assistant's message's, behind what that has of it. */
+static void give_thoughts(struct talk *t, json_t *m)
+{
+    const json_t *before = json_object_get(m, "reasoning_content");
+    struct buf all = {0};
+    if (t->thoughts.len > 0) {
+        buf_add(&all, json_string_value(before), json_string_length(before));
+        buf_join(&all, &t->thoughts);
+        json_object_set_new(m, "reasoning_content", to_json(&all));
+    }
+    buf_clear(&t->thoughts);
+    buf_deinit(&all);
+}
+
+/* The assistant's last message if it is the last of all, else a new, empty one; with the reasoning
+ * that came before it. */
+static json_t *assistant_of(struct talk *t)
+{
+    size_t n = json_array_size(t->all);
+    json_t *m = n ? json_array_get(t->all, n - 1) : NULL;
+    if (strcmp(api_text_at(m, "role"), "assistant") != 0)
+        m = new_message(t->all, "assistant", json_string(""));
+    give_thoughts(t, m);
+    return m;
+}
+
+static enum err add_message(struct talk *t,
+                            const json_t *item,
+                            const char *field,
+                            struct err_info *e)
+{
+    static const char *const roles[] = {"user", "assistant", "system", "developer"};
+    const char *role = api_text_at(item, "role");
+    struct buf text = {0};
+    bool known = false;
+    for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
+        known |= strcmp(role, roles[i]) == 0;
+    if (!known)
+        return err_set_field(e,
+                             ERR_INVALID,
+                             field,
+                             "'%s' must have a 'role' of user, assistant, system or developer",
+                             field);
+    enum err err = join_parts(json_object_get(item, "content"), field, &text, e);
+    if (!err) {
+        json_t *m = new_message(t->all, role, to_json(&text));
+        if (strcmp(role, "assistant") == 0)
+            give_thoughts(t, m);
+        buf_clear(&t->thoughts);
+    }
+    buf_deinit(&text);
+    return err;
+}
+
+/* Items that are calls. `name`: of those that have none; `given`: their member with what the tool
+ * is given, as JSON in a text if it is "arguments". */
+static const struct call_kind {
+    const char *type, *name, *given;
+} call_kinds[] = {
+    {"function_call", NULL, "arguments"},
+    {"custom_tool_call", NULL, "input"},
+    {"local_shell_call", "local_shell", "action"},
+    {"shell_call", "shell", "action"},
+    {"apply_patch_call", "apply_patch", "operation"},
+};
+
+/* A new reference, or NULL. */
+static json_t *arguments_of(const struct call_kind *kind, json_t *given)
+{
+    if (strcmp(kind->given, "arguments") == 0)
+        return json_incref(given);
+    json_t *o =
+        strcmp(kind->given, "input") == 0 ? json_pack("{s:O}", "input", given) : json_incref(given);
+    char *text = json_dumps(o, JSON_COMPACT);
+    json_t *arguments = text ? json_string(text) : NULL;
+    json_decref(o);
+    free(text);
+    return arguments;
+}
+
+static enum err add_call(struct talk *t,
+                         const struct call_kind *kind,
+                         const json_t *item,
+                         const char *field,
+                         struct err_info *e)
+{
+    json_t *id = json_object_get(item, "call_id"), *given = json_object_get(item, kind->given);
+    const char *name = kind->name ? kind->name : json_string_value(json_object_get(item, "name"));
+    struct buf full = {0};
+    if (!json_is_string(id))
+        return missing(field, "call_id", e);
+    if (!name)
+        return missing(field, "name", e);
+    if (kind->name && !json_is_object(given))
+        return err_set_field(
+            e, ERR_INVALID, field, "'%s' has no '%s', which must be an object", field, kind->given);
+    if (!kind->name && !json_is_string(given))
+        return missing(field, kind->given, e);
+    json_t *m = assistant_of(t), *calls = json_object_get(m, "tool_calls");
+    if (!calls) {
+        calls = json_array();
+        json_object_set_new(m, "tool_calls", calls);
+    }
+    responses_tool_name(api_text_at(item, "namespace"), name, &full);
+    json_array_append_new(calls,
+                          json_pack("{s:O, s:s, s:{s:s, s:o}}",
+                                    "id",
+                                    id,
+                                    "type",
+                                    "function",
+                                    "function",
+                                    "name",
+                                    buf_cstr(&full),
+                                    "arguments",
+                                    arguments_of(kind, given)));
+    buf_deinit(&full);
+    return OK;
+}
+
+/* What came of a call: text, or, of the kinds that have no name, whatever JSON that is. */
+static enum err add_result(
+    struct talk *t, const json_t *item, bool any, const char *field, struct err_info *e)
+{
+    json_t *id = json_object_get(item, "call_id"), *output = json_object_get(item, "output");
+    struct buf text = {0};
+    enum err err = OK;
+    if (any && !id)
+        id = json_object_get(item, "id");
+    if (!json_is_string(id))
+        return missing(field, "call_id", e);
+    if (any && output && !json_is_string(output)) {
+        char *json = json_dumps(output, JSON_COMPACT | JSON_ENCODE_ANY);
+        buf_str(&text, json ? json : "");
+        free(json);
+    } else {
+        err = join_parts(output, field, &text, e);
+    }
+    if (!err)
+        json_object_set(new_message(t->all, "tool", to_json(&text)), "tool_call_id", id);
+    buf_deinit(&text);
+    return err;
+}
+
+/* Reasoning as we gave it; of what is only encrypted or summarised nothing can be read. */
+static enum err add_reasoning(struct talk *t,
+                              const json_t *item,
+                              const char *field,
+                              struct err_info *e)
+{
+    const json_t *content = json_object_get(item, "content");
+    if (!content || json_is_null(content))
+        return OK;
+    return join_parts(content, field, &t->thoughts, e);
+}
+
+/* Tells of tools that whoever answered then ran itself, and of tools that are offered: the one
+ * shows in what the assistant said behind it, the other is read elsewhere. */
+static bool says_nothing(const char *type)
+{
+    static const char *const types[] = {"web_search_call",
+                                        "file_search_call",
+                                        "code_interpreter_call",
+                                        "image_generation_call",
+                                        "mcp_list_tools",
+                                        "mcp_call",
+                                        "mcp_approval_request",
+                                        "mcp_approval_response",
+                                        "tool_search_call",
+                                        "tool_search_output",
+                                        "additional_tools"};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (strcmp(type, types[i]) == 0)
+            return true;
+    return false;
+}
+
+static enum err unsupported_item(const char *type, const char *field, struct err_info *e)
+{
+    if (strcmp(type, "item_reference") == 0)
+        return err_set_field(e,
+                             ERR_INVALID,
+                             field,
+                             "'%s' is an item_reference: items are not kept by themselves; send "
+                             "the item, or go on with 'previous_response_id'",
+                             field);
+    return err_set_field(e,
+                         ERR_INVALID,
+                         field,
+                         "'%s' is an item of type '%.40s', which is not supported by this server",
+                         field,
+                         type);
+}
+
+static enum err add_item(struct talk *t, const json_t *item, size_t i, struct err_info *e)
+{
+    char field[32], output[64];
+    snprintf(field, sizeof field, "input[%zu]", i);
+    if (!json_is_object(item))
+        return api_wrong_type(field, "an object", item, e);
+    const char *type = api_text_at(item, "type");
+    if (!type[0] || strcmp(type, "message") == 0)
+        return add_message(t, item, field, e);
+    if (strcmp(type, "reasoning") == 0)
+        return add_reasoning(t, item, field, e);
+    for (size_t k = 0; k < sizeof call_kinds / sizeof *call_kinds; k++) {
+        const struct call_kind *kind = &call_kinds[k];
+        snprintf(output, sizeof output, "%s_output", kind->type);
+        if (strcmp(type, kind->type) == 0)
+            return add_call(t, kind, item, field, e);
+        if (strcmp(type, output) == 0)
+            return add_result(t, item, kind->name != NULL, field, e);
+    }
+    return says_nothing(type) ? OK : unsupported_item(type, field, e);
+}
+
+static enum err read_input(struct talk *t, const json_t *body, struct err_info *e)
+{
+    json_t *v = json_object_get(body, "input");
+    enum err err = OK;
+    if (!v || json_is_null(v))
+        return err_set_field(e, ERR_INVALID, "input", "'input' is required");
+    if (json_is_string(v)) {
+        new_message(t->all, "user", json_incref(v));
+        return OK;
+    }
+    if (!json_is_array(v))
+        return api_wrong_type("input", "a string or an array of items", v, e);
+    if (json_array_size(v) == 0)
+        return err_set_field(e, ERR_INVALID, "input", "'input' is empty");
+    for (size_t i = 0; !err && i < json_array_size(v); i++)
+        err = add_item(t, json_array_get(v, i), i, e);
+    if (!err && t->thoughts.len > 0)
+        assistant_of(t);
+    return err;
+}
+
+/* *all: the messages up to the answer that is named, or none. */
+static enum err read_previous(struct api_call *c,
+                              const json_t *body,
+                              json_t **all,
+                              struct err_info *e)
+{
+    struct gguf_str id = {0};
+    struct buf messages = {0};
+    json_error_t je;
+    enum err err = api_get_str(body, "previous_response_id", &id, e);
+    if (err)
+        return err;
+    if (!id.data) {
+        *all = json_array();
+        return OK;
+    }
+    if (api_store_get(c->api->store, api_owner(c), id.data, NULL, &messages))
+        *all = api_json_load(messages.data, messages.len, JSON_ALLOW_NUL, &je);
+    else
+        err = err_set_field(e,
+                            ERR_NOT_FOUND,
+                            "previous_response_id",
+                            "there is no response '%.48s': it was never kept, was deleted, or gave "
+                            "way to newer ones",
+                            id.data);
+    buf_deinit(&messages);
+    return err || *all ? err : err_set(e, ERR_NOMEM, "no memory for the conversation");
+}
+
+enum err responses_adapt_input(struct api_call *c,
+                               const json_t *body,
+                               json_t *b,
+                               struct err_info *e)
+{
+    struct responses *r = c->state;
+    struct talk t = {0};
+    struct gguf_str instructions = {0};
+    enum err err;
+    if (!(err = read_previous(c, body, &t.all, e)) && !(err = read_input(&t, body, e)) &&
+        !(err = api_get_str(body, "instructions", &instructions, e))) {
+        char *kept = json_dumps(t.all, JSON_COMPACT);
+        if (kept) /* without its bracket, so that the answer can follow */
+            buf_add(&r->messages, kept, strlen(kept) - 1);
+        free(kept);
+        if (instructions.data && instructions.len > 0) {
+            json_t *m = json_object();
+            json_object_set_new(m, "role", json_string("system"));
+            json_object_set_new(m, "content", json_stringn(instructions.data, instructions.len));
+            json_array_insert_new(t.all, 0, m);
+        }
+        json_object_set(b, "messages", t.all);
+    }
+    json_decref(t.all);
+    buf_deinit(&t.thoughts);
+    return err;
+}

@@ -1,0 +1,165 @@
+"""Tools of /v1/responses that are not functions: what coding agents send beside them."""
+
+import json
+
+import pytest
+
+from test_responses import ASK, PARIS, PATH, WEATHER, events, respond, text_of, tokens, without_ids
+
+HOSTED = [{"type": t} for t in ("web_search", "web_search_preview", "image_generation", "local_shell", "tool_search",
+                                "code_interpreter", "file_search", "mcp", "computer_use_preview", "of_next_year")]
+PATCH = {"type": "custom", "name": "apply_patch", "description": "Change files",
+         "format": {"type": "grammar", "syntax": "lark", "definition": "start: /.+/s"}}
+SPACE = {"type": "namespace", "name": "mcp__sky", "description": "Of the sky", "tools": [
+    {**WEATHER, "defer_loading": True}, {"type": "web_search"}]}
+WEATHER_ASK = "What is the weather in Paris?"
+
+
+def test_what_the_server_has_not_is_left_out(server):
+    """The model is not told, the answer says so, and functions beside them work."""
+    r = respond(server, tools=HOSTED, tool_choice="auto")
+    assert text_of(r) == PARIS and r["tools"] == [] and r["usage"]["input_tokens"] == tokens(server, input=ASK)
+    r = respond(server, WEATHER_ASK, tools=[*HOSTED, WEATHER])
+    assert r["tools"] == [WEATHER] and without_ids(r) == without_ids(respond(server, WEATHER_ASK, tools=[WEATHER]))
+    assert events(server, tools=HOSTED)[0]["response"]["tools"] == []
+
+
+@pytest.mark.parametrize("choice", [*HOSTED, {"type": "custom", "name": "x"}, {"type": "function", "name": "x"},
+                                    {"type": "function", "name": "get_weather", "namespace": "x"}, {"type": "custom"},
+                                    {}])
+def test_they_cannot_be_asked_for(server, choice):
+    body = {"input": ASK, "tools": [*HOSTED, WEATHER], "tool_choice": choice}
+    error = server.json("POST", PATH, body, status=400)["error"]
+    assert "tool_choice" in error["message"] and error["param"] == "tool_choice"
+
+
+def test_some_tool_is_required_and_none_is_left(server):
+    error = server.json("POST", PATH, {"input": ASK, "tools": HOSTED, "tool_choice": "required"}, status=400)["error"]
+    assert error["param"] == "tool_choice"
+
+
+def as_function(**more):
+    return {"type": "function", "name": "apply_patch", **more,
+            "parameters": {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}}
+
+
+def test_a_custom_tool_is_a_function_of_one_text(server):
+    """Told as one, with its grammar; forced, called, streamed, gone on with."""
+    about = "Change files\n\nThe input conforms to this grammar (lark):\nstart: /.+/s"
+    assert tokens(server, input=ASK, tools=[PATCH]) == tokens(server, input=ASK, tools=[as_function(description=about)])
+    force = {"tools": [PATCH], "tool_choice": {"type": "custom", "name": "apply_patch"}, "max_output_tokens": 120}
+    r = respond(server, **force)
+    (item,) = r["output"]
+    assert r["status"] == "completed" and r["tools"] == [PATCH]
+    assert set(item) == {"id", "status", "type", "call_id", "name", "input"}
+    assert (item["type"], item["name"], item["status"]) == ("custom_tool_call", "apply_patch", "completed")
+    assert item["id"].startswith("ctc_")
+    said = respond(server, tools=[as_function(description=about)], max_output_tokens=120,
+                   tool_choice={"type": "function", "name": "apply_patch"})["output"][0]
+    assert said["type"] == "function_call" and json.loads(said["arguments"]) == {"input": item["input"]}
+    e = events(server, **force)
+    assert without_ids(e[-1]["response"]) == without_ids(r)
+    assert [x["type"] for x in e[2:-1]] == ["response.output_item.added", "response.custom_tool_call_input.delta",
+                                            "response.custom_tool_call_input.done", "response.output_item.done"]
+    assert e[2]["item"]["input"] == "" and e[2]["item"]["type"] == "custom_tool_call"
+    assert e[3]["delta"] == e[4]["input"] == e[5]["item"]["input"] == item["input"]
+    result = {"type": "custom_tool_call_output", "call_id": item["call_id"], "output": "Done"}
+    ask = {"role": "user", "content": ASK}
+    n = tokens(server, input=[ask, item, result], tools=[PATCH])
+    assert tokens(server, input=[result], previous_response_id=r["id"], tools=[PATCH]) == n
+    said = {**said, "call_id": item["call_id"], "arguments": json.dumps({"input": item["input"]})}
+    assert n == tokens(server, input=[ask, said, {**result, "type": "function_call_output"}], tools=[PATCH])
+
+
+def test_a_custom_call_that_a_limit_cuts(server):
+    """It is what the model wrote of it, and says that it is not whole."""
+    r = respond(server, tools=[PATCH], tool_choice={"type": "custom", "name": "apply_patch"}, max_output_tokens=20)
+    assert r["status"] == "incomplete", r
+    if r["output"][0]["type"] == "custom_tool_call":
+        assert r["output"][0]["status"] == "incomplete"
+
+
+def test_tools_in_a_namespace(server):
+    """The model has one name for both; the answer and the next question have two."""
+    r = respond(server, WEATHER_ASK, tools=[SPACE], tool_choice="required")
+    item = r["output"][-1]
+    assert (item["type"], item["name"], item["namespace"]) == ("function_call", "get_weather", "mcp__sky")
+    assert r["tools"] == [{**SPACE, "tools": SPACE["tools"][:1]}]
+    flat = {**WEATHER, "name": "mcp__sky__get_weather"}
+    assert tokens(server, input=ASK, tools=[SPACE]) == tokens(server, input=ASK, tools=[flat])
+    assert tokens(server, input=ASK, tools=[{**SPACE, "name": "mcp__sky__"}]) == tokens(server, input=ASK, tools=[flat])
+    named = {"type": "function", "name": "get_weather", "namespace": "mcp__sky"}
+    again = respond(server, WEATHER_ASK, tools=[SPACE], tool_choice=named)["output"][-1]
+    assert (again["name"], again["namespace"]) == ("get_weather", "mcp__sky")
+    e = events(server, WEATHER_ASK, tools=[SPACE], tool_choice="required")
+    done = next(x for x in e if x["type"] == "response.function_call_arguments.done")
+    assert done["name"] == "get_weather" and without_ids(e[-1]["response"]) == without_ids(r)
+    ask = {"role": "user", "content": WEATHER_ASK}
+    back = {"type": "function_call_output", "call_id": item["call_id"], "output": "Sunny"}
+    n = tokens(server, input=[ask, item, back], tools=[SPACE])
+    assert n == tokens(server, input=[back], previous_response_id=r["id"], tools=[SPACE])
+    call = {k: v for k, v in item.items() if k != "namespace"}
+    assert n == tokens(server, input=[ask, {**call, "name": "mcp__sky__get_weather"}, back], tools=[flat])
+
+
+def test_a_namespace_without_name_and_tools_of_the_input(server):
+    """Codex's `functions` is none; tools that an item brings are tools."""
+    want = tokens(server, input=ASK, tools=[WEATHER])
+    assert tokens(server, input=ASK, tools=[{**SPACE, "name": "functions"}]) == want
+    ask = {"role": "user", "content": ASK}
+    more = {"type": "additional_tools", "role": "developer", "tools": [WEATHER]}
+    assert tokens(server, input=[more, ask]) == want
+    r = respond(server, [more, {"role": "user", "content": WEATHER_ASK}])
+    assert r["output"][-1]["name"] == "get_weather" and r["tools"] == [WEATHER]
+
+
+def test_history_of_tools_that_others_ran(server):
+    """What only they know is left out; calls and results of the client's own are in the prompt."""
+    ask, n = {"role": "user", "content": ASK}, tokens(server, input=ASK)
+    for t in ("web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call", "mcp_list_tools",
+              "mcp_call", "mcp_approval_request", "mcp_approval_response", "tool_search_call", "tool_search_output"):
+        assert tokens(server, input=[ask, {"type": t, "id": "x", "status": "completed"}]) == n
+    shell = [ask, {"type": "local_shell_call", "call_id": "a", "action": {"command": ["ls"]}},
+             {"type": "local_shell_call_output", "id": "a", "output": "cat"}]
+    call = [ask, {"type": "function_call", "call_id": "a", "name": "local_shell", "arguments": '{"command":["ls"]}'},
+            {"type": "function_call_output", "call_id": "a", "output": "cat"}]
+    assert tokens(server, input=shell) == tokens(server, input=call) > n
+    shell[2] = {"type": "shell_call_output", "call_id": "a", "output": [{"stdout": "cat"}]}
+    call[2]["output"] = '[{"stdout":"cat"}]'
+    assert tokens(server, input=shell) == tokens(server, input=call)
+
+
+@pytest.mark.parametrize("word, param, body", [
+    ("previous_response_id", "input[0]", {"input": [{"type": "item_reference", "id": "x"}]}),
+    ("compaction", "input[0]", {"input": [{"type": "compaction", "encrypted_content": "x"}]}),
+    ("call_id", "input[0]", {"input": [{"type": "custom_tool_call", "name": "a", "input": "x"}]}),
+    ("input", "input[0]", {"input": [{"type": "custom_tool_call", "name": "a", "call_id": "x", "input": {}}]}),
+    ("action", "input[0]", {"input": [{"type": "local_shell_call", "call_id": "x", "action": "ls"}]}),
+    ("call_id", "input[0]", {"input": [{"type": "custom_tool_call_output", "output": "x"}]}),
+    ("type", "tools[0]", {"tools": [{"name": "x"}]}), ("object", "tools[0]", {"tools": [1]}),
+    ("name", "tools[1]", {"tools": [{"type": "mcp"}, {"type": "custom"}]}),
+    ("letters", "tools[1]", {"tools": [{"type": "mcp"}, {"type": "custom", "name": "a b"}]}),
+    ("another", "tools[2]", {"tools": [PATCH, {"type": "mcp"}, {**WEATHER, "name": "apply_patch"}]}),
+    ("description", "tools[1].description", {"tools": [{"type": "mcp"}, {**WEATHER, "description": 1}]}),
+    ("name", "tools[0]", {"tools": [{"type": "namespace", "tools": []}]}),
+    ("array", "tools[0].tools", {"tools": [{**SPACE, "tools": 1}]}),
+    ("letters", "tools[0].tools[1]", {"tools": [{**SPACE, "tools": [{"type": "mcp"}, {**WEATHER, "name": "ü"}]}]}),
+    ("array", "input[0].tools", {"input": [{"type": "additional_tools", "tools": {}}, {"role": "user", "content": "a"}]}),
+])
+def test_wrong_values(server, word, param, body):
+    error = server.json("POST", PATH, {"input": ASK, "max_output_tokens": 1, **body}, status=400)["error"]
+    assert word in error["message"] and error["param"] == param, error
+
+
+def test_client(server):
+    openai = pytest.importorskip("openai", reason="OpenAI's client is not installed")
+    client = openai.OpenAI(base_url=server.url + "/v1", api_key="none", max_retries=0)
+    with client.responses.stream(model="default", input=ASK, temperature=0, tools=[PATCH, {"type": "web_search"}],
+                                 tool_choice={"type": "custom", "name": "apply_patch"}) as s:
+        final = s.get_final_response()
+    (call,) = final.output
+    assert call.type == "custom_tool_call" and isinstance(call.input, str) and len(final.tools) == 1
+    back = client.responses.create(model="default", temperature=0, max_output_tokens=8, tools=[PATCH], input=[
+        {"role": "user", "content": ASK}, call,
+        {"type": "custom_tool_call_output", "call_id": call.call_id, "output": "Done"}])
+    assert back.object == "response"
