@@ -1,11 +1,12 @@
 /* POST /v1/messages: from Anthropic's fields to those of /v1/chat/completions.
  *
  *      system, messages of blocks    -> messages; a tool_result becomes a message of its own
- *      tools, tool_choice            -> the same as functions
+ *      tools, tool_choice            -> the same as functions (messages_tools.c)
  *      stop_sequences, thinking      -> stop, a variable of the template
  *
  * The other fields keep their names, so Weir's own (seed, cache_salt, ...) work here too. */
 #include "api/messages.h"
+#include "api/tools.h"
 
 #include "base/mem.h"
 
@@ -47,13 +48,7 @@ static enum err unsupported_block(const char *type, const char *field, struct er
                                : "it is not supported by this server");
 }
 
-static const char *type_of(const json_t *block)
-{
-    const char *type = json_string_value(json_object_get(block, "type"));
-    return type ? type : "";
-}
-
-static enum err string_of(
+enum err messages_string(
     const json_t *o, const char *name, const char *field, const json_t **out, struct err_info *e)
 {
     *out = json_object_get(o, name);
@@ -88,9 +83,9 @@ static enum err join_text(const json_t *v, const char *field, struct buf *out, s
         enum err err;
         if (!json_is_object(block))
             return api_wrong_type(p.text, "a block", block, e);
-        if (strcmp(type_of(block), "text") != 0)
-            return unsupported_block(type_of(block), p.text, e);
-        if ((err = string_of(block, "text", p.text, &text, e)))
+        if (strcmp(api_text_at(block, "type"), "text") != 0)
+            return unsupported_block(api_text_at(block, "type"), p.text, e);
+        if ((err = messages_string(block, "text", p.text, &text, e)))
             return err;
         add_string(out, text);
     }
@@ -134,7 +129,7 @@ static enum err add_result(struct turn *t,
     bool is_error = false;
     enum err err;
     snprintf(inside.text, sizeof inside.text, "%.50s.content", field);
-    if (!(err = string_of(block, "tool_use_id", field, &id, e)) &&
+    if (!(err = messages_string(block, "tool_use_id", field, &id, e)) &&
         !(err = api_get_bool(block, "is_error", &is_error, e)) && content && !json_is_null(content))
         err = join_text(content, inside.text, &text, e);
     if (!err) {
@@ -157,8 +152,8 @@ static enum err add_call(struct turn *t, const json_t *block, const char *field,
 {
     const json_t *id, *name, *input = json_object_get(block, "input");
     enum err err;
-    if ((err = string_of(block, "id", field, &id, e)) ||
-        (err = string_of(block, "name", field, &name, e)))
+    if ((err = messages_string(block, "id", field, &id, e)) ||
+        (err = messages_string(block, "name", field, &name, e)))
         return err;
     if (!json_is_object(input))
         return err_set_field(
@@ -187,13 +182,22 @@ static enum err user_block(struct turn *t,
 {
     const json_t *text;
     enum err err;
-    if (strcmp(type_of(block), "tool_result") == 0)
+    if (strcmp(api_text_at(block, "type"), "tool_result") == 0)
         return add_result(t, block, field, e);
-    if (strcmp(type_of(block), "text") != 0)
-        return unsupported_block(type_of(block), field, e);
-    if (!(err = string_of(block, "text", field, &text, e)))
+    if (strcmp(api_text_at(block, "type"), "text") != 0)
+        return unsupported_block(api_text_at(block, "type"), field, e);
+    if (!(err = messages_string(block, "text", field, &text, e)))
         add_string(&t->text, text);
     return err;
+}
+
+/* Tells of what another server ran: what came of it shows in the text. */
+static bool is_of_anothers_tool(const char *type)
+{
+    static const char end[] = "_tool_result";
+    const size_t n = strlen(type), n_end = sizeof end - 1;
+    return strcmp(type, "server_tool_use") == 0 || strcmp(type, "mcp_tool_use") == 0 ||
+           (n > n_end && strcmp(type + n - n_end, end) == 0);
 }
 
 /* Thoughts of another model that only their maker can read say nothing here. */
@@ -202,17 +206,17 @@ static enum err assistant_block(struct turn *t,
                                 const char *field,
                                 struct err_info *e)
 {
-    const char *type = type_of(block);
+    const char *type = api_text_at(block, "type");
     bool is_text = strcmp(type, "text") == 0, thinks = strcmp(type, "thinking") == 0;
     const json_t *text;
     enum err err;
     if (strcmp(type, "tool_use") == 0)
         return add_call(t, block, field, e);
-    if (strcmp(type, "redacted_thinking") == 0)
+    if (strcmp(type, "redacted_thinking") == 0 || is_of_anothers_tool(type))
         return OK;
     if (!is_text && !thinks)
         return unsupported_block(type, field, e);
-    if (!(err = string_of(block, type, field, &text, e)))
+    if (!(err = messages_string(block, type, field, &text, e)))
         add_string(is_text ? &t->text : &t->thoughts, text);
     return err;
 }
@@ -360,100 +364,6 @@ static enum err adapt_messages(const json_t *body, json_t *b, struct err_info *e
     return err;
 }
 
-/* --- tools ---------------------------------------------------------------------------------- */
-
-static enum err add_tool(const json_t *v, size_t i, json_t *all, struct err_info *e)
-{
-    struct place p = at("tools", i, "");
-    json_t *schema = json_object_get(v, "input_schema");
-    json_t *description = json_object_get(v, "description"), *strict = json_object_get(v, "strict");
-    const json_t *name;
-    enum err err;
-    if (!json_is_object(v))
-        return api_wrong_type(p.text, "an object", v, e);
-    const json_t *type = json_object_get(v, "type");
-    if (type && !json_is_null(type) && !json_is_string(type)) {
-        p = at("tools", i, ".type");
-        return api_wrong_type(p.text, "a string", type, e);
-    }
-    if (type_of(v)[0] && strcmp(type_of(v), "custom") != 0)
-        return err_set_field(e,
-                             ERR_INVALID,
-                             p.text,
-                             "'%s' is a tool of type '%.40s', which this server does not run",
-                             p.text,
-                             type_of(v));
-    if ((err = string_of(v, "name", p.text, &name, e)))
-        return err;
-    if (!json_is_object(schema))
-        return err_set_field(
-            e, ERR_INVALID, p.text, "'%s' has no 'input_schema', which must be an object", p.text);
-    json_t *function = json_object(), *tool = json_object();
-    json_object_set(function, "name", (json_t *)name);
-    if (description)
-        json_object_set(function, "description", description);
-    json_object_set(function, "parameters", schema);
-    if (strict)
-        json_object_set(function, "strict", strict);
-    json_object_set_new(tool, "type", json_string("function"));
-    json_object_set_new(tool, "function", function);
-    json_array_append_new(all, tool);
-    return OK;
-}
-
-static enum err adapt_tools(const json_t *body, json_t *b, struct err_info *e)
-{
-    const json_t *v = json_object_get(body, "tools");
-    enum err err = OK;
-    if (!v || json_is_null(v))
-        return OK;
-    if (!json_is_array(v))
-        return api_wrong_type("tools", "an array", v, e);
-    json_t *all = json_array();
-    json_object_set_new(b, "tools", all);
-    for (size_t i = 0; !err && i < json_array_size(v); i++)
-        err = add_tool(json_array_get(v, i), i, all, e);
-    return err;
-}
-
-/* {"type": "auto" | "any" | "none"} or {"type": "tool", "name"}; OpenAI says "required" for any. */
-static enum err adapt_tool_choice(const json_t *body, json_t *b, struct err_info *e)
-{
-    const json_t *v = json_object_get(body, "tool_choice"), *name;
-    bool one_call = false;
-    enum err err;
-    if (!v || json_is_null(v))
-        return OK;
-    if (!json_is_object(v))
-        return api_wrong_type("tool_choice", "an object", v, e);
-    if ((err = api_get_bool(v, "disable_parallel_tool_use", &one_call, e)))
-        return err;
-    if (one_call)
-        json_object_set_new(b, "parallel_tool_calls", json_false());
-    name = json_object_get(v, "name");
-    if (name && !json_is_string(name))
-        return api_wrong_type("tool_choice.name", "a string", name, e);
-    const char *type = type_of(v);
-    if (strcmp(type, "auto") == 0 || strcmp(type, "none") == 0) {
-        json_object_set_new(b, "tool_choice", json_string(type));
-    } else if (strcmp(type, "any") == 0) {
-        json_object_set_new(b, "tool_choice", json_string("required"));
-    } else if (strcmp(type, "tool") == 0) {
-        if ((err = string_of(v, "name", "tool_choice", &name, e)))
-            return err;
-        json_object_set_new(
-            b,
-            "tool_choice",
-            json_pack("{s:s, s:{s:O}}", "type", "function", "function", "name", (json_t *)name));
-    } else {
-        return err_set_field(e,
-                             ERR_INVALID,
-                             "tool_choice",
-                             "'tool_choice' must have a 'type' of auto, any, tool or none");
-    }
-    return OK;
-}
-
 /* --- the rest ------------------------------------------------------------------------------- */
 
 static enum err adapt_stops(const json_t *body, json_t *b, struct err_info *e)
@@ -480,7 +390,7 @@ static enum err adapt_thinking(const json_t *body, json_t *b, struct err_info *e
         return OK;
     if (!json_is_object(v))
         return api_wrong_type("thinking", "an object", v, e);
-    const char *type = type_of(v);
+    const char *type = api_text_at(v, "type");
     bool on = strcmp(type, "enabled") == 0 || strcmp(type, "adaptive") == 0;
     bool off = strcmp(type, "disabled") == 0 || strcmp(type, "between_tools") == 0;
     if (!on && !off)
@@ -525,7 +435,7 @@ static enum err adapt_format(const json_t *v, const char *field, json_t *b, stru
 {
     if (!v || json_is_null(v))
         return OK;
-    if (strcmp(type_of(v), "json_schema") != 0 || !json_object_get(v, "schema"))
+    if (strcmp(api_text_at(v, "type"), "json_schema") != 0 || !json_object_get(v, "schema"))
         return err_set_field(e,
                              ERR_INVALID,
                              field,
@@ -573,11 +483,18 @@ static bool leaves_nothing_out(const json_t *management)
     for (size_t i = 0; i < json_array_size(edits); i++) {
         const json_t *edit = json_array_get(edits, i);
         const char *keep = json_string_value(json_object_get(edit, "keep"));
-        if (strcmp(type_of(edit), "clear_thinking_20251015") != 0 || !keep ||
+        if (strcmp(api_text_at(edit, "type"), "clear_thinking_20251015") != 0 || !keep ||
             strcmp(keep, "all") != 0)
             return false;
     }
     return true;
+}
+
+static void messages_free(void *state)
+{
+    struct messages *m = state;
+    json_decref(m->places);
+    free(m);
 }
 
 enum err messages_adapt(struct api_call *c, const json_t *body, json_t **out, struct err_info *e)
@@ -586,7 +503,7 @@ enum err messages_adapt(struct api_call *c, const json_t *body, json_t **out, st
     const json_t *max_tokens = json_object_get(body, "max_tokens");
     enum err err;
     c->state = m;
-    c->free_state = free;
+    c->free_state = messages_free;
     json_t *b = *out = json_copy((json_t *)body);
     if (!b)
         return err_set(e, ERR_NOMEM, "no memory to read the body");
@@ -600,9 +517,9 @@ enum err messages_adapt(struct api_call *c, const json_t *body, json_t **out, st
             "'context_management' may leave nothing out: no 'edits', or clear_thinking_20251015 "
             "that keeps all");
     if ((err = api_refuse_fields(body, refused, sizeof refused / sizeof *refused, e)) ||
-        (err = adapt_messages(body, b, e)) || (err = adapt_tools(body, b, e)) ||
-        (err = adapt_tool_choice(body, b, e)) || (err = adapt_stops(body, b, e)) ||
-        (err = adapt_thinking(body, b, e)) || (err = adapt_output(body, b, e)))
+        (err = adapt_messages(body, b, e)) || (err = messages_adapt_tools(m, body, b, e)) ||
+        (err = adapt_stops(body, b, e)) || (err = adapt_thinking(body, b, e)) ||
+        (err = adapt_output(body, b, e)))
         return err;
     return OK;
 }
@@ -615,6 +532,8 @@ enum err messages_parse(struct api_call *c,
     struct messages *m = c->state;
     job->params.max_tokens_gives = true;
     enum err err = api_chat.parse(c, body, job, e);
+    if (err)
+        api_tools_name_place(m->places, e);
     if (!err)
         err = api_get_int(body, "max_tokens", 0, INT64_MAX, &m->max_tokens, e);
     return err;

@@ -9,6 +9,7 @@ import pytest
 PATH = "/v1/messages"
 ASK = [{"role": "user", "content": "What is the capital of France?"}]
 PARIS = "The capital of France is Paris."
+SEARCH = {"type": "web_search_20250305", "name": "web_search", "max_uses": 5}
 WEATHER = {"name": "get_weather", "description": "Current weather",
            "input_schema": {"type": "object", "properties": {"city": {"type": "string"}}}}
 
@@ -231,6 +232,33 @@ def test_a_call_that_a_limit_cut_is_no_call(server):
     assert a["stop_reason"] == "max_tokens" and a["content"][-1]["input"] == {}
 
 
+def test_tools_that_the_provider_runs_are_left_out(server):
+    """Those before and behind them are offered as ever."""
+    ask = [{"role": "user", "content": "What is the weather in Paris?"}]
+    hosted = [SEARCH, *({"type": t, "name": "x"} for t in ("web_fetch_20250910", "code_execution_20250825",
+                                                           "tool_search_tool_regex_20251119", "mcp_toolset"))]
+    n = count(server, messages=ask, tools=[WEATHER])
+    assert count(server, messages=ask, tools=[*hosted, WEATHER]) == n == count(server, messages=ask, tools=[WEATHER, SEARCH])
+    assert count(server, messages=ask, tools=hosted) == count(server, messages=ask)
+    a = message(server, ask, tools=[*hosted, WEATHER], tool_choice={"type": "any"})
+    assert a["content"][-1]["name"] == "get_weather"
+    assert message(server, ASK, tools=hosted)["stop_reason"] == "end_turn"
+
+
+def test_blocks_of_what_a_provider_ran_are_left_out(server):
+    said = [{"type": "text", "text": "Let me see. "}, {"type": "text", "text": "Paris."}]
+    ran = [{"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "x"}},
+           {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": [{"encrypted_content": "x"}]},
+           {"type": "web_fetch_tool_result", "tool_use_id": "srvtoolu_1", "content": {}},
+           {"type": "bash_code_execution_tool_result", "tool_use_id": "srvtoolu_1", "content": {}},
+           {"type": "mcp_tool_use", "id": "a", "name": "b", "server_name": "c", "input": {}},
+           {"type": "mcp_tool_result", "tool_use_id": "a", "content": []}]
+    talk = [*ASK, {"role": "assistant", "content": [said[0], *ran, said[1]]}, *ASK]
+    plain = [*ASK, {"role": "assistant", "content": said}, *ASK]
+    assert count(server, messages=talk) == count(server, messages=plain)
+    assert message(server, talk)["content"] == message(server, plain)["content"]
+
+
 def test_none_of_the_tools(server):
     ask = [{"role": "user", "content": "What is the weather in Paris?"}]
     a = message(server, ask, tools=[WEATHER], tool_choice={"type": "none"})
@@ -285,7 +313,11 @@ def test_fields_that_are_taken(server):
     ("'stop' and 'stop_sequences'", {"stop": "a", "stop_sequences": ["a"]}),
     ("temperature", {"temperature": 3}), ("top_p", {"top_p": 2}), ("top_k", {"top_k": "a"}),
     ("tools", {"tools": {}}), ("tools[0]", {"tools": [1]}), ("tools[0]", {"tools": [{"name": "a"}]}),
-    ("web_search", {"tools": [{"type": "web_search_20250305", "name": "web_search"}]}),
+    ("bash", {"tools": [{"type": "bash_20250124", "name": "bash"}]}), ("tools[0].type", {"tools": [{"type": 1}]}),
+    ("web_search", {"tools": [SEARCH, WEATHER], "tool_choice": {"type": "tool", "name": "web_search"}}),
+    ("tool_choice", {"tools": [SEARCH], "tool_choice": {"type": "any"}}),
+    ("tools[1]", {"tools": [SEARCH, {**WEATHER, "name": "a b"}]}),
+    ("tools[1]", {"tools": [SEARCH, {"type": "web_search"}]}),
     ("tool_choice", {"tools": [WEATHER], "tool_choice": "auto"}),
     ("tool_choice", {"tools": [WEATHER], "tool_choice": {"type": "some"}}),
     ("tool_choice", {"tools": [WEATHER], "tool_choice": {"type": "tool", "name": "other"}}),
