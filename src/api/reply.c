@@ -52,8 +52,8 @@ static struct reply_grammar calls_of(const struct api_call *c)
     const struct chat_tools *tools = &c->tools;
     return (struct reply_grammar){.style = c->reply.style,
                                   .start = c->reply.start,
-                                  .tools = tools->list,
-                                  .strict = tools->strict,
+                                  .tools = tools->allowed ? tools->allowed : tools->list,
+                                  .strict = tools->allowed ? tools->allowed_strict : tools->strict,
                                   .only = tools->choice == CHAT_TOOLS_NAMED ? tools->name : NULL,
                                   .required = tools->choice == CHAT_TOOLS_REQUIRED ||
                                               tools->choice == CHAT_TOOLS_NAMED,

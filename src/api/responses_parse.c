@@ -232,8 +232,10 @@ enum err responses_parse(struct api_call *c,
     uint32_t n_top = c->n_top;
     enum err err = api_chat.parse(c, body, job, e);
     const struct responses *r = c->state;
-    if (err)
+    if (err) {
         api_tools_name_place(r->places, e);
+        api_rename_field(e, "tool_choice.allowed_tools", "tool_choice");
+    }
     c->logprobs = logprobs;
     c->n_top = n_top;
     return err;

@@ -187,31 +187,76 @@ static enum err read_items(struct reading *t, const json_t *input, struct err_in
     return err;
 }
 
+/* {"type": "function" | "custom", "name": ..., "namespace"?} as chat names a tool, into *out. */
+static enum err adapt_named(const json_t *v, const char *field, json_t **out, struct err_info *e)
+{
+    struct buf full = {0};
+    if (!is(v, "function") && !is(v, "custom"))
+        return err_set_field(e,
+                             ERR_INVALID,
+                             field,
+                             "'%s' asks for a tool of type '%.40s', which this server does not "
+                             "have: it must be none, auto, required, or a function or custom tool "
+                             "by its name",
+                             field,
+                             api_text_at(v, "type"));
+    if (!api_text_at(v, "name")[0])
+        return missing(field, "name", e);
+    responses_tool_name(api_text_at(v, "namespace"), api_text_at(v, "name"), &full);
+    *out = json_pack("{s:s, s:{s:s}}", "type", "function", "function", "name", buf_cstr(&full));
+    buf_deinit(&full);
+    return OK;
+}
+
+/* {"type": "allowed_tools", "mode": ..., "tools": [named, ...]}, of which those are left out that
+ * the server does not have. */
+static enum err adapt_allowed(const json_t *v, json_t **out, struct err_info *e)
+{
+    const json_t *tools = json_object_get(v, "tools"), *mode = json_object_get(v, "mode");
+    const bool is_auto = strcmp(api_text_at(v, "mode"), "auto") == 0;
+    enum err err = OK;
+    if (!json_is_array(tools))
+        return api_wrong_type("tool_choice.tools", "an array", tools ? tools : json_null(), e);
+    json_t *all = json_array();
+    for (size_t i = 0; !err && i < json_array_size(tools); i++) {
+        const json_t *tool = json_array_get(tools, i);
+        json_t *named = NULL;
+        struct place p;
+        snprintf(p.text, sizeof p.text, "tool_choice.tools[%zu]", i);
+        if (!json_is_object(tool))
+            err = api_wrong_type(p.text, "an object", tool, e);
+        else if (is(tool, "function") || is(tool, "custom") || is(tool, ""))
+            err = adapt_named(tool, p.text, &named, e);
+        if (named)
+            json_array_append_new(all, named);
+    }
+    if (!err && json_array_size(all) == 0 && json_array_size(tools) > 0 && is_auto) {
+        *out = json_string("none");
+        json_decref(all);
+        return OK;
+    }
+    *out = json_pack("{s:s, s:{s:O*, s:o}}",
+                     "type",
+                     "allowed_tools",
+                     "allowed_tools",
+                     "mode",
+                     mode,
+                     "tools",
+                     all);
+    return err;
+}
+
 /* A word as in chat; a tool is named without a level between. */
 static enum err adapt_choice(const json_t *body, json_t *b, struct err_info *e)
 {
     const json_t *v = json_object_get(body, "tool_choice");
-    struct buf full = {0};
+    json_t *choice = NULL;
     if (!json_is_object(v))
         return OK;
-    if (!is(v, "function") && !is(v, "custom"))
-        return err_set_field(
-            e,
-            ERR_INVALID,
-            "tool_choice",
-            "'tool_choice' asks for a tool of type '%.40s', which this server does "
-            "not have: it must be none, auto, required, or a function or custom "
-            "tool by its name",
-            api_text_at(v, "type"));
-    if (!api_text_at(v, "name")[0])
-        return missing("tool_choice", "name", e);
-    responses_tool_name(api_text_at(v, "namespace"), api_text_at(v, "name"), &full);
-    json_object_set_new(
-        b,
-        "tool_choice",
-        json_pack("{s:s, s:{s:s}}", "type", "function", "function", "name", buf_cstr(&full)));
-    buf_deinit(&full);
-    return OK;
+    enum err err = is(v, "allowed_tools") ? adapt_allowed(v, &choice, e)
+                                          : adapt_named(v, "tool_choice", &choice, e);
+    json_object_set_new(b, "tool_choice", choice);
+    return err;
 }
 
 enum err responses_adapt_tools(struct responses *r,

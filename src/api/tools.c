@@ -81,28 +81,77 @@ static enum err add_tool(const json_t *tool, size_t i, struct chat_tools *out, s
         out, of, json_string_value(name), json_string_value(description), parameters, strict, e);
 }
 
-/* {"type": "function", "function": {"name": ...}} */
-static enum err parse_named(const json_t *v, struct chat_tools *out, struct err_info *e)
+/* A name in {"type": "function", "function": {"name": ...}}, of a tool that there is. */
+static enum err name_in(const json_t *v,
+                        const char *of,
+                        const struct chat_tools *tools,
+                        const json_t **name,
+                        struct err_info *e)
 {
-    static const char of[] = "tool_choice";
-    const json_t *function, *name;
+    const json_t *function;
+    char field[80];
     enum err err;
+    if (!json_is_object(v))
+        return api_wrong_type(of, "an object", v, e);
     if ((err = check_type(v, of, false, e)) ||
         (err = get_typed(v, of, "function", JSON_OBJECT, "an object", &function, e)))
         return err;
     if (!function)
         return required(of, "function", e);
-    if ((err = get_typed(
-             function, "tool_choice.function", "name", JSON_STRING, "a string", &name, e)))
+    snprintf(field, sizeof field, "%.64s.function", of);
+    if ((err = get_typed(function, field, "name", JSON_STRING, "a string", name, e)))
         return err;
-    if (!name)
-        return required("tool_choice.function", "name", e);
-    if (!chat_tools_has(out, json_string_value(name)))
-        return err_set_field(e,
-                             ERR_INVALID,
-                             of,
-                             "'tool_choice' names '%.64s', which is not among the tools",
-                             json_string_value(name));
+    if (!*name)
+        return required(field, "name", e);
+    if (chat_tools_has(tools, json_string_value(*name)))
+        return OK;
+    return err_set_field(e,
+                         ERR_INVALID,
+                         "tool_choice",
+                         "'tool_choice' names '%.64s', which is not among the tools",
+                         json_string_value(*name));
+}
+
+/* {"type": "allowed_tools", "allowed_tools": {"mode": "auto" | "required", "tools": [named, ...]}}
+ */
+static enum err parse_allowed(const json_t *v, struct chat_tools *out, struct err_info *e)
+{
+    static const char of[] = "tool_choice.allowed_tools";
+    const json_t *allowed, *mode, *tools;
+    enum err err;
+    if ((err = get_typed(v, "tool_choice", "allowed_tools", JSON_OBJECT, "an object", &allowed, e)))
+        return err;
+    if (!allowed)
+        return required("tool_choice", "allowed_tools", e);
+    if ((err = get_typed(allowed, of, "mode", JSON_STRING, "a string", &mode, e)) ||
+        (err = get_typed(allowed, of, "tools", JSON_ARRAY, "an array", &tools, e)))
+        return err;
+    const char *word = mode ? json_string_value(mode) : "";
+    if (strcmp(word, "auto") != 0 && strcmp(word, "required") != 0)
+        return err_set_field(e, ERR_INVALID, of, "'%s' must have a 'mode' of auto or required", of);
+    if (json_array_size(tools) == 0)
+        return err_set_field(e, ERR_INVALID, of, "'%s' needs 'tools', at least one", of);
+    json_t *names = json_array();
+    for (size_t i = 0; !err && i < json_array_size(tools); i++) {
+        const json_t *name = NULL;
+        char field[64];
+        snprintf(field, sizeof field, "%s.tools[%zu]", of, i);
+        if (!(err = name_in(json_array_get(tools, i), field, out, &name, e)))
+            json_array_append(names, (json_t *)name);
+    }
+    out->choice = strcmp(word, "auto") == 0 ? CHAT_TOOLS_AUTO : CHAT_TOOLS_REQUIRED;
+    if (!err)
+        err = chat_tools_allow(out, names, e);
+    json_decref(names);
+    return err;
+}
+
+static enum err parse_named(const json_t *v, struct chat_tools *out, struct err_info *e)
+{
+    const json_t *name = NULL;
+    enum err err = name_in(v, "tool_choice", out, &name, e);
+    if (err)
+        return err;
     snprintf(out->name, sizeof out->name, "%s", json_string_value(name));
     out->choice = CHAT_TOOLS_NAMED;
     return OK;
@@ -133,7 +182,9 @@ static enum err parse_choice(const json_t *body, struct chat_tools *out, struct 
     if (!out->list)
         return err_set_field(e, ERR_INVALID, field, "'tool_choice' needs 'tools'");
     out->choice = CHAT_TOOLS_REQUIRED;
-    return s ? OK : parse_named(v, out, e);
+    return s                                                      ? OK
+           : strcmp(api_text_at(v, "type"), "allowed_tools") == 0 ? parse_allowed(v, out, e)
+                                                                  : parse_named(v, out, e);
 }
 
 /* What tools were before they were called so. */

@@ -7,16 +7,20 @@
 void chat_tools_deinit(struct chat_tools *t)
 {
     json_decref(t->list);
-    t->list = NULL;
+    json_decref(t->allowed);
+    t->list = t->allowed = NULL;
+}
+
+static const char *name_of(const json_t *tool)
+{
+    return json_string_value(json_object_get(json_object_get(tool, "function"), "name"));
 }
 
 bool chat_tools_has(const struct chat_tools *t, const char *name)
 {
-    for (size_t i = 0; i < json_array_size(t->list); i++) {
-        const json_t *f = json_object_get(json_array_get(t->list, i), "function");
-        if (strcmp(json_string_value(json_object_get(f, "name")), name) == 0)
+    for (size_t i = 0; i < json_array_size(t->list); i++)
+        if (strcmp(name_of(json_array_get(t->list, i)), name) == 0)
             return true;
-    }
     return false;
 }
 
@@ -105,5 +109,38 @@ enum err chat_tools_add(struct chat_tools *t,
                              "the tools up to '%s' are longer than %u bytes",
                              field,
                              CHAT_MAX_TOOLS_BYTES);
+    return OK;
+}
+
+static bool is_among(const json_t *names, const char *name)
+{
+    for (size_t i = 0; i < json_array_size(names); i++)
+        if (strcmp(json_string_value(json_array_get(names, i)), name) == 0)
+            return true;
+    return false;
+}
+
+enum err chat_tools_allow(struct chat_tools *t, const struct json_t *names, struct err_info *e)
+{
+    json_t *allowed = json_array();
+    size_t n = 0;
+    for (size_t i = 0; i < json_array_size(t->list); i++) {
+        json_t *tool = json_array_get(t->list, i);
+        if (!is_among(names, name_of(tool)))
+            continue;
+        json_array_append(allowed, tool);
+        t->allowed_strict[n++] = t->strict[i];
+    }
+    if (json_array_size(allowed) != n || !allowed) {
+        json_decref(allowed);
+        return err_set(e, ERR_NOMEM, "no memory for the tools");
+    }
+    if (t->choice == CHAT_TOOLS_REQUIRED) {
+        t->allowed = allowed;
+        return OK;
+    }
+    json_decref(t->list);
+    t->list = allowed;
+    memcpy(t->strict, t->allowed_strict, sizeof t->strict);
     return OK;
 }

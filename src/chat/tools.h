@@ -34,6 +34,9 @@ struct chat_tools {
     char name[CHAT_MAX_TOOL_NAME + 1]; /* of CHAT_TOOLS_NAMED */
     bool parallel;                     /* several calls in a reply; set it: the default is true */
     bool strict[CHAT_MAX_TOOLS];       /* [of list] calls must conform to the schema */
+    struct json_t *allowed;            /* of CHAT_TOOLS_REQUIRED: those of list that may be called,
+                                        * in its order; NULL: all */
+    bool allowed_strict[CHAT_MAX_TOOLS]; /* [of allowed] */
 };
 void chat_tools_deinit(struct chat_tools *t);
 
@@ -48,6 +51,13 @@ enum err chat_tools_add(struct chat_tools *t,
                         const struct json_t *parameters,
                         bool strict,
                         struct err_info *e) WEIR_MUST_USE;
+
+/* Calls may be of these tools alone, whose names, at least one, are among the list's: where calls
+ * must come the model is told of the others, too, else it is not, as nothing could keep it from
+ * calling them. Once, and after that nothing is added. Errors: ERR_NOMEM. */
+enum err chat_tools_allow(struct chat_tools *t,
+                          const struct json_t *names, /* an array of strings */
+                          struct err_info *e) WEIR_MUST_USE;
 
 /* Is there a tool of that name? */
 bool chat_tools_has(const struct chat_tools *t, const char *name);

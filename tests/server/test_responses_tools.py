@@ -113,6 +113,37 @@ def test_a_namespace_without_name_and_tools_of_the_input(server):
     assert r["output"][-1]["name"] == "get_weather" and r["tools"] == [WEATHER]
 
 
+def allow(mode, *tools):
+    return {"type": "allowed_tools", "mode": mode, "tools": list(tools)}
+
+
+def test_allowed_tools(server):
+    """Of all kinds that are offered; what the server does not have may stand among them."""
+    tools = [PATCH, {"type": "web_search"}, SPACE, {**WEATHER, "name": "f"}]
+    n = tokens(server, input=ASK, tools=tools, tool_choice="required", parallel_tool_calls=False)
+    space = {"type": "function", "name": "get_weather", "namespace": "mcp__sky"}
+    for choice, name in ((space, "get_weather"), ({"type": "function", "name": "f"}, "f"),
+                         ({"type": "custom", "name": "apply_patch"}, "apply_patch")):
+        r = respond(server, tools=tools, tool_choice=allow("required", {"type": "web_search"}, choice), parallel_tool_calls=False)
+        assert r["output"][-1]["name"] == name and r["usage"]["input_tokens"] == n
+        assert r["tool_choice"]["mode"] == "required"
+    assert tokens(server, input=ASK, tools=tools, tool_choice=allow("auto", space)) == tokens(server, input=ASK, tools=[SPACE])
+    assert tokens(server, input=ASK, tools=tools, tool_choice=allow("auto", {"type": "mcp"})) == tokens(server, input=ASK)
+
+
+@pytest.mark.parametrize("param, choice", [
+    ("tool_choice", allow("required", {"type": "web_search"})), ("tool_choice", allow("auto")),
+    ("tool_choice.tools", {"type": "allowed_tools", "mode": "auto"}), ("tool_choice", allow(None, {"type": "function", "name": "get_weather"})),
+    ("tool_choice.mode", allow(1, {"type": "function", "name": "get_weather"})),
+    ("tool_choice.tools[1]", allow("auto", {"type": "mcp"}, {"type": "function"})),
+    ("tool_choice.tools[0]", allow("auto", {"name": "get_weather"})), ("tool_choice.tools[0]", allow("auto", "get_weather")),
+    ("tool_choice", allow("auto", {"type": "function", "name": "other"})),
+])
+def test_wrong_lists_of_allowed_tools(server, param, choice):
+    error = server.json("POST", PATH, {"input": ASK, "tools": [WEATHER], "tool_choice": choice}, status=400)["error"]
+    assert error["param"] == param, error
+
+
 def test_history_of_tools_that_others_ran(server):
     """What only they know is left out; calls and results of the client's own are in the prompt."""
     ask, n = {"role": "user", "content": ASK}, tokens(server, input=ASK)

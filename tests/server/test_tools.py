@@ -222,6 +222,48 @@ def test_named_among_several(server):
         assert call["function"]["name"] == name
 
 
+def allow(mode, *names):
+    return {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": [
+        {"type": "function", "function": {"name": name}} for name in names]}}
+
+
+def test_allowed_and_required(server):
+    """The model is told of all tools and calls one of those, though the question is another's."""
+    for name in ("get_weather", "get_time"):
+        answer = server.json("POST", CHAT, ask(tool_choice=allow("required", name), parallel_tool_calls=False))
+        (call,) = answer["choices"][0]["message"]["tool_calls"]
+        assert call["function"]["name"] == name
+        any_of_them = server.json("POST", CHAT, ask(tool_choice="required", parallel_tool_calls=False))
+        assert answer["usage"]["prompt_tokens"] == any_of_them["usage"]["prompt_tokens"]
+    names = set()
+    for seed in range(8):
+        body = ask("Who are you?", tools=[COUNT, TIME, WEATHER], temperature=1.5, seed=seed,
+                   tool_choice=allow("required", "get_time", "count"), parallel_tool_calls=False)
+        (call,) = server.json("POST", CHAT, body)["choices"][0]["message"]["tool_calls"]
+        names.add(call["function"]["name"])
+    assert names <= {"get_time", "count"}
+
+
+def test_allowed(server):
+    """It decides, and knows those alone."""
+    answer = server.json("POST", CHAT, ask(tool_choice=allow("auto", "get_weather")))
+    assert answer["choices"][0]["message"]["tool_calls"][0]["function"]["name"] == "get_weather"
+    alone = server.json("POST", CHAT, ask(tools=[WEATHER]))
+    assert answer["usage"]["prompt_tokens"] == alone["usage"]["prompt_tokens"]
+    other = server.json("POST", CHAT, ask(tool_choice=allow("auto", "get_time")))
+    assert other["choices"][0]["message"] == without_id(server.json("POST", CHAT, ask(tools=[TIME])), other)
+    (answer,) = server.json("POST", CHAT, ask("What is 3 + 4?", tool_choice=allow("auto", "get_time")))["choices"]
+    assert answer["message"]["content"] == "7"
+
+
+def without_id(answer, like):
+    """The message of an answer, with the ids of the calls of another."""
+    message = answer["choices"][0]["message"]
+    for call, other in zip(message.get("tool_calls", []), like["choices"][0]["message"].get("tool_calls", [])):
+        call["id"] = other["id"]
+    return message
+
+
 def test_strict(server):
     """A strict tool's arguments conform, if the model calls it; it need not."""
     strict = {"type": "function", "function": {**WEATHER["function"], "strict": True, "parameters": {
@@ -353,6 +395,14 @@ def test_required_in_every_format(start_server, tmp_path, name):
     ({"tool_choice": 1}, "tool_choice"),
     ({"tool_choice": {"type": "function", "function": {"name": "g"}}}, "tool_choice"),
     ({"tool_choice": {"type": "function"}}, "tool_choice.function"),
+    ({"tool_choice": {"type": "allowed_tools"}}, "tool_choice.allowed_tools"),
+    ({"tool_choice": {"type": "allowed_tools", "allowed_tools": []}}, "tool_choice.allowed_tools"),
+    ({"tool_choice": allow("auto")}, "tool_choice.allowed_tools"),
+    ({"tool_choice": allow("none", "get_time")}, "tool_choice.allowed_tools"),
+    ({"tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [{"type": "custom"}]}}},
+     "tool_choice.allowed_tools.tools[0].type"),
+    ({"tool_choice": allow("auto", "get_time", "g")}, "tool_choice"),
+    ({"tool_choice": allow("auto", "get_time"), "tools": None}, "tool_choice"),
     ({"parallel_tool_calls": "yes"}, "parallel_tool_calls"),
     ({"functions": [{"name": "f"}]}, "functions"),
     ({"function_call": {"name": "f"}}, "function_call"),

@@ -87,6 +87,32 @@ static void test_list(void **state)
     chat_tools_deinit(&t);
 }
 
+/* Those that may be called, beside the others where calls must come, else alone. */
+static void test_allowed(void **state)
+{
+    (void)state;
+    static const enum chat_tool_choice choices[] = {CHAT_TOOLS_REQUIRED, CHAT_TOOLS_AUTO};
+    json_t *names = json_pack("[s, s]", "h", "g");
+    for (size_t i = 0; i < 2; i++) {
+        struct chat_tools t = {.parallel = true, .choice = choices[i]};
+        add(&t, "f");
+        add(&t, "g");
+        add(&t, "h");
+        t.strict[2] = true;
+        assert_int_equal(chat_tools_allow(&t, names, NULL), OK);
+        assert_int_equal(json_array_size(t.list), i == 0 ? 3 : 2);
+        assert_int_equal(chat_tools_has(&t, "f"), i == 0);
+        const json_t *may = i == 0 ? t.allowed : t.list;
+        const bool *strict = i == 0 ? t.allowed_strict : t.strict;
+        assert_int_equal(json_array_size(may), 2);
+        assert_false(strict[0]);
+        assert_true(strict[1]);
+        assert_true(i == 0 ? t.strict[2] : !t.allowed);
+        chat_tools_deinit(&t);
+    }
+    json_decref(names);
+}
+
 /* A template that knows calls gets arguments as it wants them, and names on results. */
 static void test_known(void **state)
 {
@@ -610,6 +636,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_list),
+        cmocka_unit_test(test_allowed),
         cmocka_unit_test(test_known),
         cmocka_unit_test(test_short_ids),
         cmocka_unit_test(test_one_call),
