@@ -75,6 +75,8 @@ static const char *code_of(int status, const struct err_info *e)
         return "method_not_allowed";
     case 413:
         return "request_too_large";
+    case 415:
+        return "unsupported_encoding";
     case 429:
         return "queue_full";
     case 431:

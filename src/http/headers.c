@@ -79,6 +79,8 @@ static enum MHD_Result on_header(void *cls,
         f->request_id = value;
     } else if (!strcasecmp(key, "Content-Type")) {
         f->content_type = value;
+    } else if (!strcasecmp(key, "Content-Encoding")) {
+        f->content_encoding = f->content_encoding ? "several" : value;
     } else if (!strcasecmp(key, "Traceparent")) {
         f->traceparent = f->traceparent ? "" : value; /* twice: none can be trusted */
     } else if (!strcasecmp(key, "Origin")) {
@@ -167,6 +169,15 @@ static bool target_is_odd(const char *target)
     return target[0] == 0;
 }
 
+/* Is there a body that is compressed, or the like? */
+static bool is_encoded(const struct header_facts *f)
+{
+    const bool body =
+        f->transfer_encoding || (f->content_length && strtoull(f->content_length, NULL, 10) > 0);
+    return body && f->content_encoding && f->content_encoding[0] &&
+           strcasecmp(f->content_encoding, "identity") != 0;
+}
+
 int header_refusal(struct exchange *ex,
                    const struct header_facts *f,
                    const char *method,
@@ -213,6 +224,11 @@ int header_refusal(struct exchange *ex,
         }
         ex->body_due = (size_t)n;
     }
+    if (is_encoded(f)) {
+        *why =
+            "the body is compressed (Content-Encoding), which is not understood: send it as it is";
+        return 415;
+    }
     return 0;
 }
 
@@ -222,7 +238,9 @@ static const struct http_header *header_of(int status)
     static const struct {
         int status;
         struct http_header header;
-    } rows[] = {{401, {"WWW-Authenticate", "Bearer"}}, {503, {"Retry-After", RETRY_S}}};
+    } rows[] = {{401, {"WWW-Authenticate", "Bearer"}},
+                {415, {"Accept-Encoding", "identity"}},
+                {503, {"Retry-After", RETRY_S}}};
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         if (rows[i].status == status)
             return &rows[i].header;

@@ -390,8 +390,10 @@ CHUNKED = b"Transfer-Encoding: chunked\r\n"
         (b"GET / HTTP/1.1\r\nHost: x\r\n" + b"a:\r\n" * 100_000, 431),
         (b"GET /" + b"a" * 1_000_000, 414),
         (b"GET / HTTP/7.7\r\nHost: x\r\n\r\n", 505),
+        (POST + b"Content-Encoding: gzip\r\nContent-Length: 200000\r\n\r\n" + b"a" * 200_000, 415),
+        (POST + b"Content-Encoding: br\r\n" + CHUNKED + b"\r\n5\r\nabcde\r\n0\r\n\r\n", 415),
     ],
-    ids=range(14),
+    ids=range(16),
 )
 def test_refusals_can_be_read(serve, request_, status):
     server = serve()
@@ -412,7 +414,8 @@ def test_refusals_can_be_read(serve, request_, status):
     (POST + CHUNKED, 413),
     (b"GET / HTTP/1.1\r\nHost: x\r\nA: " + b"a" * 17_000 + b"\r\n", 431),
     (POST + b"Transfer-Encoding: gzip\r\n", 501),
-], ids=range(5))
+    (POST + b"Content-Encoding: gzip\r\nContent-Length: 9\r\n", 415),
+], ids=range(6))
 def test_refusals_have_an_id(serve, request_, status):
     server = serve()
     for line, want in ((b"", b"made-up"), (b"X-Request-Id: r-1\r\n", b"r-1")):
@@ -427,6 +430,28 @@ def test_refusals_have_an_id(serve, request_, status):
             s.sendall(request_.replace(b" /", b" /also/", 1) + line + b"\r\n" + body)
             answer = read_all(s)
         assert b"\r\nX-Request-Id: " + want + b"\r\nAlso-Id: " + want + b"\r\n" in answer, answer
+
+
+@pytest.mark.parametrize("value", ["gzip", "deflate", "br", "zstd", "x", "identity, gzip", "gzip\r\nContent-Encoding: gzip",
+                                   "identity\r\nContent-Encoding: gzip"])
+def test_bodies_are_not_decompressed(serve, value):
+    """The answer says so before the body is read, and what would be taken."""
+    server = serve()
+    with server.dial(f"POST /echo HTTP/1.1\r\nHost: x\r\nContent-Encoding: {value}\r\nContent-Length: 9\r\n\r\n") as s:
+        answer = read_all(s)
+    assert answer.startswith(b"HTTP/1.1 415 ") and b"\r\nAccept-Encoding: identity\r\n" in answer
+    assert b"Content-Encoding" in answer.split(b"\r\n\r\n", 1)[1]
+
+
+def test_an_encoding_that_is_none(serve):
+    server = serve()
+    for head, want in (("Content-Encoding: Identity\r\nContent-Length: 2", b"ab"), ("Content-Encoding: \r\nContent-Length: 2", b"ab"),
+                       ("Content-Encoding: gzip\r\nContent-Length: 0", b"")):
+        with server.dial(f"POST /echo HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{head}\r\n\r\n{want.decode()}") as s:
+            answer = read_all(s)
+        assert answer.startswith(b"HTTP/1.1 200 ") and answer.endswith(b"\r\n\r\n" + want), answer
+    with server.dial("GET /facts HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Encoding: gzip\r\n\r\n") as s:
+        assert read_all(s).startswith(b"HTTP/1.1 200 ")
 
 
 def test_header_values_do_not_come_back_unchecked(serve):

@@ -1,6 +1,7 @@
 """The API as clients meet it: a real process, real HTTP, the official client where it is installed."""
 
 import asyncio
+import gzip
 import json
 import pathlib
 import re
@@ -41,6 +42,19 @@ def test_health_and_models(server):
     assert model["object"] == "model" and model["owned_by"] == "weir"
     assert server.json("GET", f"/v1/models/{model['id']}")["id"] == model["id"]
     check_error(server.json("GET", "/v1/models/nothing", status=404), "model", "model_not_found")
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/completion", "/v1/messages", "/v1/files"])
+def test_a_compressed_body_is_refused(server, path):
+    """By what it is, and not as JSON that is none."""
+    body = gzip.compress(json.dumps({"messages": [{"role": "user", "content": "a"}]}).encode())
+    for encoding in ("gzip", "zstd"):
+        status, headers, data = server.request("POST", path, body, headers={"Content-Encoding": encoding})
+        error = json.loads(data)["error"]
+        assert status == 415 and headers["Accept-Encoding"] == "identity"
+        assert error["type"] == "invalid_request_error" and "Content-Encoding" in error["message"]
+        if "param" in error:
+            assert (error["param"], error["code"]) == (None, "unsupported_encoding")
 
 
 def test_chat(server):
