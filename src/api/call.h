@@ -360,6 +360,7 @@ void api_choices_destroy(struct api_call *c); /* requests not submitted, or ende
 
 /* Routes that answer at once. */
 void api_health(struct api_call *c, const struct api_input *in); /* models.c */
+void api_version(struct api_call *c, const struct api_input *in);
 void api_models(struct api_call *c, const struct api_input *in);
 void api_model(struct api_call *c, const struct api_input *in);
 void api_put_model(const struct api_call *c, struct buf *out); /* its object */

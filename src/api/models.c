@@ -1,4 +1,4 @@
-/* GET /health and /v1/models. */
+/* GET /health, /version and /v1/models. */
 #include "api/call.h"
 
 #include <string.h>
@@ -38,6 +38,13 @@ void api_health(struct api_call *c, const struct api_input *in)
         put_unavailable(message, &c->body);
     buf_char(&c->body, '}');
     api_answer_json(c, strcmp(status, "ok") == 0 ? 200 : 503);
+}
+
+void api_version(struct api_call *c, const struct api_input *in)
+{
+    (void)in;
+    buf_str(&c->body, "{\"version\":\"" WEIR_VERSION "\"}");
+    api_answer_json(c, 200);
 }
 
 static void put_names(const char *const *names, size_t n, const char *open, struct buf *out)

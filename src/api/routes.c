@@ -29,6 +29,7 @@ static const struct route {
 } routes[] = {
     {"/health", GET, API_OPENAI, NEEDS_NOTHING, .run = api_health, .at_once = true},
     {"/v1/health", GET, API_OPENAI, NEEDS_NOTHING, .run = api_health, .at_once = true},
+    {"/version", GET, API_OPENAI, NEEDS_NOTHING, .run = api_version, .at_once = true},
     {"/metrics", GET, API_OPENAI, NEEDS_ADMIN, .run = api_metrics},
     {"/v1/models", GET, API_OPENAI, NEEDS_NOTHING, .run = api_models},
     {"/v1/models/", GET, API_OPENAI, NEEDS_NOTHING, .run = api_model},

@@ -1,9 +1,11 @@
 /* POST /tokenize, /detokenize, /apply-template, and the routes that count the tokens of a prompt:
- * what a text, its ids and a conversation are to each other. The first two speak two dialects, told
- * apart by their fields:
+ * what a text, its ids and a conversation are to each other. The first two speak several dialects,
+ * told apart by their fields:
  *
  *      llama-server's    {"content": TEXT} -> {"tokens": [...]}             and back
- *      {"text": TEXT} -> {"token_ids": [...], "num_tokens": N}              and back */
+ *      {"text": TEXT} -> {"token_ids": [...], "num_tokens": N}              and back
+ *      vLLM's            {"prompt": TEXT} or {"messages": [...]} -> {"count": N, "tokens": [...]}
+ */
 #include "api/native.h"
 #include "base/utf8.h"
 
@@ -73,7 +75,7 @@ static enum err tokenize_content(struct api_call *c, const json_t *body, struct 
         return err;
     if (!content)
         return err_set_field(
-            e, ERR_INVALID, "content", "'content' is required (or 'text', for token_ids)");
+            e, ERR_INVALID, "content", "'content' is required (or 'prompt', 'messages' or 'text')");
     err = encode_content(c, content, add_special, parse_special, &ids, e);
     if (!err && with_pieces && ids.n > MAX_PIECES)
         err = err_set_field(e,
@@ -108,6 +110,65 @@ static enum err tokenize_text(struct api_call *c, const json_t *body, struct err
         buf_printf(&c->body, ",\"num_tokens\":%zu}", ids.n);
     }
     token_list_deinit(&ids);
+    return err;
+}
+
+static void put_counted(const struct api_call *c, const struct token_list *ids, struct buf *out)
+{
+    buf_printf(
+        out, "{\"count\":%zu,\"max_model_len\":%u,\"tokens\":", ids->n, engine_n_ctx(c->engine));
+    put_ids(ids, out);
+    buf_str(out, ",\"token_strs\":null}");
+}
+
+static enum err check_vllm(const struct api_call *c, const json_t *body, struct err_info *e)
+{
+    static const struct api_refused refused[] = {{"return_token_strs", NEUTRAL_FALSE, 0},
+                                                 {"mm_processor_kwargs", NEUTRAL_EMPTY, 0}};
+    struct gguf_str model = {0};
+    enum err err;
+    if ((err = api_refuse_fields(body, refused, sizeof refused / sizeof refused[0], e)) ||
+        (err = api_get_str(body, "model", &model, e)))
+        return err;
+    return api_check_model(c, model, e);
+}
+
+/* As a prompt of /v1/completions, which is a text here. */
+static enum err tokenize_prompt(struct api_call *c, const json_t *body, struct err_info *e)
+{
+    const json_t *prompt = json_object_get(body, "prompt");
+    bool add_special = true, parse_special = false;
+    struct token_list ids = {0};
+    enum err err;
+    if (!json_is_string(prompt))
+        return api_wrong_type("prompt", "a string", prompt, e);
+    if ((err = check_vllm(c, body, e)) ||
+        (err = api_get_bool(body, "add_special_tokens", &add_special, e)) ||
+        (err = api_get_bool(body, "parse_special", &parse_special, e)))
+        return err;
+    err = native_encode(c->tokenizer, prompt, add_special, parse_special, &ids, e);
+    if (!err)
+        put_counted(c, &ids, &c->body);
+    token_list_deinit(&ids);
+    return err;
+}
+
+/* A conversation as the chat route takes it, whose template says what begins it. */
+static enum err tokenize_chat(struct api_call *c, const json_t *body, struct err_info *e)
+{
+    static const struct api_refused refused[] = {{"add_special_tokens", NEUTRAL_FALSE, 0}};
+    struct api_job job = {0};
+    enum err err;
+    c->prompt_only = true;
+    if ((err = check_vllm(c, body, e)) || (err = api_refuse_fields(body, refused, 1, e)) ||
+        (err = model_must_generate(engine_model(c->engine), e)))
+        return err;
+    err = api_chat.parse(c, body, &job, e);
+    if (!err && api_json_starved())
+        err = api_no_memory(e);
+    if (!err)
+        put_counted(c, &job.prompts[0].ids, &c->body);
+    api_job_deinit(&job);
     return err;
 }
 
@@ -181,10 +242,20 @@ static void answer(struct api_call *c,
     json_decref(body);
 }
 
+/* By the first of these fields that there is. */
 static enum err tokenize(struct api_call *c, const json_t *body, struct err_info *e)
 {
-    bool by_text = json_object_get(body, "text") && !json_object_get(body, "content");
-    return by_text ? tokenize_text(c, body, e) : tokenize_content(c, body, e);
+    static const struct {
+        const char *field;
+        enum err (*run)(struct api_call *c, const json_t *body, struct err_info *e);
+    } dialects[] = {{"content", tokenize_content},
+                    {"text", tokenize_text},
+                    {"messages", tokenize_chat},
+                    {"prompt", tokenize_prompt}};
+    for (size_t i = 0; i < sizeof dialects / sizeof dialects[0]; i++)
+        if (api_get(body, dialects[i].field))
+            return dialects[i].run(c, body, e);
+    return tokenize_content(c, body, e);
 }
 
 void api_tokenize(struct api_call *c, const struct api_input *in)

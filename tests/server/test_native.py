@@ -373,7 +373,60 @@ def test_special_tokens(server):
     assert mixed[1] == one[0] and len(mixed) == 3
 
 
+def vllm(server, **body):
+    answer = server.json("POST", "/tokenize", body)
+    assert set(answer) == {"count", "max_model_len", "tokens", "token_strs"} and answer["token_strs"] is None
+    assert answer["count"] == len(answer["tokens"]) and answer["max_model_len"] == 2048
+    return answer["tokens"]
+
+
+def test_a_text_by_the_names_of_vllm(server):
+    for text in ("hello world", "", "<|im_start|>x"):
+        as_text = server.json("POST", "/tokenize", {"text": text})["token_ids"]
+        assert vllm(server, prompt=text) == as_text == vllm(server, prompt=text, model="default", return_token_strs=False)
+        for special in (False, True):
+            want = server.json("POST", "/tokenize", {"content": text, "parse_special": special})["tokens"]
+            assert vllm(server, prompt=text, add_special_tokens=False, parse_special=special, content=None) == want
+
+
+def test_a_conversation_by_the_names_of_vllm(server):
+    """All that a chat says of its prompt counts; what it says of the answer does not."""
+    messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Who are you? <|im_end|>"}]
+    tools = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]
+    lengths = set()
+    for more in ({}, {"add_generation_prompt": False}, {"tools": tools}, {"tools": tools, "tool_choice": "required"},
+                 {"chat_template_kwargs": {"enable_thinking": False}}, {"reasoning_effort": "low"}):
+        ids = vllm(server, messages=messages, add_special_tokens=False, **more)
+        n = server.json("POST", "/v1/chat/completions/input_tokens", {"messages": messages, **more})["input_tokens"]
+        assert len(ids) == n
+        text = server.json("POST", "/apply-template", {"messages": messages, **more})["prompt"]
+        assert server.json("POST", "/detokenize", {"tokens": ids})["content"].endswith(text)
+        lengths.add(n)
+    assert len(lengths) >= 3
+    begun = [*messages, {"role": "assistant", "content": "I am"}]
+    more = {"continue_final_message": True, "add_generation_prompt": False}
+    assert len(vllm(server, messages=begun, **more)) == server.json(
+        "POST", "/v1/chat/completions/input_tokens", {"messages": begun, **more})["input_tokens"]
+
+
+def test_the_version(server):
+    version = server.json("GET", "/version")
+    assert list(version) == ["version"] and server.json("GET", "/openapi.json")["info"]["version"] == version["version"]
+
+
+def test_only_this_model_by_the_names_of_vllm(server):
+    for body in ({"prompt": "a"}, {"messages": [{"role": "user", "content": "a"}]}):
+        assert "other" in server.json("POST", "/tokenize", {**body, "model": "other"}, status=404)["error"]["message"]
+
+
 @pytest.mark.parametrize("path, body, word", [
+    ("/tokenize", {"prompt": 1}, "prompt"), ("/tokenize", {"prompt": ["a"]}, "prompt"), ("/tokenize", {"prompt": [1]}, "prompt"),
+    ("/tokenize", {"prompt": "a", "add_special_tokens": 1}, "add_special_tokens"),
+    ("/tokenize", {"prompt": "a", "return_token_strs": True}, "return_token_strs"),
+    ("/tokenize", {"messages": []}, "messages"), ("/tokenize", {"messages": [{"role": "user"}]}, "messages[0].content"),
+    ("/tokenize", {"messages": [{"role": "user", "content": "a"}], "add_special_tokens": True}, "add_special_tokens"),
+    ("/tokenize", {"messages": [{"role": "user", "content": "a"}], "chat_template": "x"}, "chat_template"),
+    ("/tokenize", {"messages": [{"role": "user", "content": "a"}], "mm_processor_kwargs": {"a": 1}}, "mm_processor_kwargs"),
     ("/tokenize", {}, "content"), ("/tokenize", {"content": 1}, "content"), ("/tokenize", {"text": 1}, "text"),
     ("/tokenize", {"content": "a", "with_pieces": 1}, "with_pieces"), ("/tokenize", {"content": [1.5]}, "content"),
     ("/tokenize", {"content": [10**9]}, "content"), ("/detokenize", {}, "tokens"),
