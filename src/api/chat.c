@@ -38,6 +38,13 @@ static enum err check_modalities(const json_t *body, struct err_info *e)
     return OK;
 }
 
+/* A part of text, by the names of /v1/responses too. */
+static bool is_text_part(const char *type)
+{
+    return strcmp(type, "text") == 0 || strcmp(type, "input_text") == 0 ||
+           strcmp(type, "output_text") == 0;
+}
+
 /* Content in parts: the texts, one after the other; may_refuse: refusals are texts too. */
 enum err api_join_parts(const json_t *parts,
                         const char *field,
@@ -57,7 +64,7 @@ enum err api_join_parts(const json_t *parts,
                                  field);
         const bool refusal = may_refuse && strcmp(type, "refusal") == 0;
         const json_t *text = json_object_get(part, refusal ? type : "text");
-        if (strcmp(type, "text") != 0 && !refusal)
+        if (!is_text_part(type) && !refusal)
             return err_set_field(
                 e,
                 ERR_INVALID,

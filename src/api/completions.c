@@ -48,11 +48,10 @@ enum err api_ids_prompt(struct api_call *c,
     for (size_t i = 0; i < n; i++) {
         const json_t *item = json_array_get(v, i);
         char at[64];
-        if (!json_is_integer(item)) {
+        if (!api_is_whole(item, &id)) {
             snprintf(at, sizeof at, "%s[%zu]", field, i);
             return api_wrong_type(at, "a token id like the others", item, e);
         }
-        id = json_integer_value(item);
         if (id < 0 || id >= n_vocab)
             return err_set_field(e,
                                  ERR_INVALID,

@@ -161,6 +161,17 @@ enum err api_get_bool(const json_t *o, const char *name, bool *out, struct err_i
     return OK;
 }
 
+bool api_is_whole(const json_t *v, int64_t *out)
+{
+    const double d = json_is_real(v) ? json_real_value(v) : 0.5;
+    const bool whole = d == floor(d) && fabs(d) < 9223372036854775808.0; /* 2^63 */
+    if (json_is_integer(v))
+        *out = json_integer_value(v);
+    else if (whole)
+        *out = (int64_t)d;
+    return json_is_integer(v) || whole;
+}
+
 enum err api_int_of(
     const json_t *v, const char *field, int64_t lo, int64_t hi, int64_t *out, struct err_info *e)
 {

@@ -79,6 +79,9 @@ enum err api_int_of(const json_t *v,
                     int64_t *out,
                     struct err_info *e) WEIR_MUST_USE;
 
+/* *out is v if that is a whole number of 64 bits, with or without a point; else false. */
+bool api_is_whole(const json_t *v, int64_t *out);
+
 /* s as a JSON string with its quotes (without: json_text_escape). s is valid UTF-8. */
 void api_put_str(struct buf *b, const char *s, size_t n);
 /* The same for any bytes: what is not UTF-8 becomes U+FFFD. */

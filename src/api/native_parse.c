@@ -234,8 +234,8 @@ static enum err read_bias(
                              ERR_INVALID,
                              "logit_bias",
                              "a bias in 'logit_bias' must be a number from -100 to 100, or false");
-    if (json_is_integer(what)) {
-        json_int_t id = json_integer_value(what);
+    int64_t id;
+    if (api_is_whole(what, &id)) {
         if (id < 0 || id >= n_vocab)
             return err_set_field(e,
                                  ERR_INVALID,
@@ -389,13 +389,10 @@ enum err native_adapt(struct api_call *c, const json_t *body, json_t **out, stru
 
 /* --- the prompt ----------------------------------------------------------------------------- */
 
-static enum err add_id(struct api_call *c,
-                       const json_t *v,
-                       const char *field,
-                       struct token_list *ids,
-                       struct err_info *e)
+static enum err add_id(
+    struct api_call *c, int64_t id, const char *field, struct token_list *ids, struct err_info *e)
 {
-    json_int_t id = json_integer_value(v), n_vocab = tokenizer_n_vocab(c->tokenizer);
+    const int64_t n_vocab = tokenizer_n_vocab(c->tokenizer);
     if (id < 0 || id >= n_vocab)
         return err_set_field(e,
                              ERR_INVALID,
@@ -438,8 +435,9 @@ static enum err one_prompt(struct api_call *c,
     } else if (json_is_array(v)) {
         for (size_t i = 0; !err && i < json_array_size(v); i++) {
             const json_t *item = json_array_get(v, i);
-            if (json_is_integer(item))
-                err = add_id(c, item, field, &p->ids, e);
+            int64_t id;
+            if (api_is_whole(item, &id))
+                err = add_id(c, id, field, &p->ids, e);
             else if (json_is_string(item))
                 err = native_encode(t, item, i == 0, true, &p->ids, e);
             else

@@ -44,6 +44,16 @@ def test_health_and_models(server):
     check_error(server.json("GET", "/v1/models/nothing", status=404), "model", "model_not_found")
 
 
+def test_parts_by_the_names_of_responses(server):
+    def n(kind, role="user"):
+        messages = [{"role": "user", "content": "a"}, {"role": role, "content": [{"type": kind, "text": "b"}, {"type": "text", "text": "c"}]}]
+        return server.json("POST", "/v1/chat/completions/input_tokens", {"messages": messages})["input_tokens"]
+    for role in ("user", "assistant", "tool"):
+        assert n("text", role) == n("input_text", role) == n("output_text", role)
+    image = [{"role": "user", "content": [{"type": "input_image", "image_url": "data:,"}]}]
+    assert "input_image" in server.json("POST", CHAT, {"messages": image}, status=400)["error"]["message"]
+
+
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/completion", "/v1/messages", "/v1/files"])
 def test_a_compressed_body_is_refused(server, path):
     """By what it is, and not as JSON that is none."""
@@ -176,6 +186,19 @@ def test_prompts_of_every_form(server):
     assert by_ids["usage"]["prompt_tokens"] == n
     lists = server.json("POST", COMPLETIONS, completion(prompt=[[20, 21], [22]]))
     assert lists["usage"]["prompt_tokens"] == 3
+
+
+def test_token_ids_with_a_point(server):
+    """They are what they are, on all routes; a fraction is none."""
+    for path, field, more in (("/v1/completions", "prompt", {"max_tokens": 3}), ("/completion", "prompt", {"n_predict": 3}),
+                              ("/v1/embeddings", "input", {}), ("/tokenize", "content", {}), ("/detokenize", "tokens", {})):
+        def ask(ids, status=200):
+            return server.json("POST", path, {field: ids, "temperature": 0, **more}, status=status)
+        def said(a):
+            return a.get("choices") or a.get("data") or a.get("content") or a["tokens"]
+        assert said(ask([65, 66])) == said(ask([65.0, 66])) == said(ask([65, 66.0]))
+        for bad in ([65.5], [65, 66.25], [1e30], [-1.0]):
+            assert field in ask(bad, 400)["error"]["message"]
 
 
 def test_large_answers_are_those_of_small_ones(server):

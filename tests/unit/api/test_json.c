@@ -49,6 +49,23 @@ static void test_parse_errors(void **state)
 
 /* An integer that 64 bits have no room for is the nearest double, and each field that wants an
  * integer says so itself; what looks like one in a string is text. */
+static void test_whole(void **state)
+{
+    (void)state;
+    json_t *o = parse("{\"yes\": [65, 65.0, -1e3, 9007199254740993, -9223372036854775808],"
+                      " \"no\": [65.5, 1e19, -1e300, \"65\", true, null, [65]]}");
+    static const int64_t want[] = {65, 65, -1000, 9007199254740993, INT64_MIN};
+    const json_t *yes = json_object_get(o, "yes"), *no = json_object_get(o, "no");
+    int64_t v;
+    for (size_t i = 0; i < sizeof want / sizeof want[0]; i++) {
+        assert_true(api_is_whole(json_array_get(yes, i), &v));
+        assert_int_equal(v, want[i]);
+    }
+    for (size_t i = 0; i < json_array_size(no); i++)
+        assert_false(api_is_whole(json_array_get(no, i), &v));
+    json_decref(o);
+}
+
 static void test_long_integers(void **state)
 {
     (void)state;
@@ -308,6 +325,7 @@ int main(void)
         cmocka_unit_test(test_values),
         cmocka_unit_test(test_fields),
         cmocka_unit_test(test_parse_errors),
+        cmocka_unit_test(test_whole),
         cmocka_unit_test(test_long_integers),
         cmocka_unit_test(test_int),
         cmocka_unit_test(test_real_bool_str),
