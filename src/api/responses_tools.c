@@ -330,7 +330,7 @@ void responses_read_input(struct responses *r)
         json_text_escape(&r->input, json_string_value(input), json_string_length(input));
     else
         buf_join(&r->input, &r->text);
-    r->items.failed |= !arguments && api_json_starved();
+    r->items.failed |= !text || (!arguments && api_json_starved());
     json_decref(arguments);
     json_decref(text);
 }
