@@ -47,11 +47,11 @@ static enum err missing(const char *field, const char *name, struct err_info *e)
         e, ERR_INVALID, field, "'%s' has no '%s', which must be a string", field, name);
 }
 
-/* A text for the model to write, of whose form it is told. */
+/* A text for the model to write, of whose form it is told. NULL: no memory. */
 static json_t *custom_function(const json_t *tool)
 {
     const json_t *format = json_object_get(tool, "format");
-    struct buf text = {0};
+    struct buf text = {.may_fail = true};
     buf_str(&text, api_text_at(tool, "description"));
     if (api_text_at(format, "definition")[0]) {
         buf_str(&text, text.len ? "\n\n" : "");
@@ -72,6 +72,10 @@ static json_t *custom_function(const json_t *tool)
                                  "string",
                                  "required",
                                  "input");
+    if (text.failed) {
+        json_decref(function);
+        function = NULL;
+    }
     buf_deinit(&text);
     return function;
 }
@@ -97,6 +101,8 @@ static enum err offer(
     if (!name[0])
         return missing(field, "name", e);
     json_t *function = custom ? custom_function(tool) : plain_function(tool);
+    if (!function)
+        return api_no_memory(e);
     responses_tool_name(space, name, &full);
     json_object_set_new(function, "name", json_string(buf_cstr(&full)));
     json_array_append_new(t->functions,

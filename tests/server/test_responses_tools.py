@@ -182,6 +182,27 @@ def test_wrong_values(server, word, param, body):
     assert word in error["message"] and error["param"] == param, error
 
 
+def test_a_coding_agent(server):
+    """A whole request as Codex makes it, in its second turn."""
+    body = {
+        "model": "default", "instructions": "You are a coding agent.", "stream": True, "store": False,
+        "include": ["reasoning.encrypted_content"], "prompt_cache_key": "k", "client_metadata": {"x": "y"},
+        "parallel_tool_calls": False, "tool_choice": "auto", "reasoning": {"effort": "medium", "summary": "auto"},
+        "text": {"verbosity": "low"}, "tools": [WEATHER, PATCH, SPACE, *HOSTED], "max_output_tokens": 12,
+        "input": [
+            {"type": "message", "role": "developer", "content": [{"type": "input_text", "text": "Be brief."}]},
+            {"type": "message", "role": "user", "content": [{"type": "input_text", "text": ASK}]},
+            {"type": "reasoning", "summary": [], "encrypted_content": "x", "content": None},
+            {"type": "custom_tool_call", "status": "completed", "call_id": "c1", "name": "apply_patch", "input": "x"},
+            {"type": "custom_tool_call_output", "call_id": "c1", "output": "Done"},
+            {"type": "web_search_call", "status": "completed", "action": {"type": "search", "query": "x"}},
+            {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": PARIS}]},
+            {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Thanks"}]}]}
+    e = server.named_events(PATH, body)
+    assert e[-1]["type"] in ("response.completed", "response.incomplete")
+    assert [t["type"] for t in e[-1]["response"]["tools"]] == ["function", "custom", "namespace"]
+
+
 def test_client(server):
     openai = pytest.importorskip("openai", reason="OpenAI's client is not installed")
     client = openai.OpenAI(base_url=server.url + "/v1", api_key="none", max_retries=0)
