@@ -122,10 +122,10 @@ static enum err read_widths(struct model *m, const struct arch *arch, struct err
     uint32_t n_ff = 0;
     enum err err = by_layer ? read_most(m, used, most, &hp->n_expert_used, e)
                             : key_u32_in(m, used, 1, most, &hp->n_expert_used, e);
-    if (!err && hp->n_expert_used == 0)
-        err = err_set(e, ERR_FORMAT, "metadata key %s.%s is missing or 0", m->arch, used);
     if (err)
         return err;
+    if (hp->n_expert_used == 0)
+        return err_set(e, ERR_FORMAT, "metadata key %s.%s is missing or 0", m->arch, used);
     hp->n_ff_expert = arch->expert_ff_by_rank ? hp->n_ff / hp->n_expert_used : hp->n_ff;
     if (!by_layer)
         return key_u32_or_0(m, length, 1, MAX_FF, &hp->n_ff_expert, e);

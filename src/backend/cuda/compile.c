@@ -307,6 +307,28 @@ static void compile_gated(struct compiler *c, const struct op *op)
         l->n = op->n_out / op->n_head;
 }
 
+static void compile_add_type(struct compiler *c, const struct op *op)
+{
+    struct launch *l = add_launch(c, LAUNCH_ADD_TYPE, op);
+    l->w = add_vector(c, op->w);
+    l->n_types = (uint32_t)op->w->ne[1];
+}
+
+static void compile_head_copy(struct compiler *c, const struct op *op)
+{
+    struct launch *l = add_launch(c, LAUNCH_HEAD_COPY, op);
+    l->heads = op->n_head;
+    l->in_step = op->in_step;
+    l->out_step = op->out_step;
+}
+
+static void compile_streams(struct compiler *c, const struct op *op)
+{
+    struct launch *l = add_launch(c, LAUNCH_STREAMS, op);
+    l->stream_op = op->kind;
+    l->heads = op->n_head;
+}
+
 static enum err compile_op(struct compiler *c, const struct op *op)
 {
     struct launch *l;
@@ -317,9 +339,7 @@ static enum err compile_op(struct compiler *c, const struct op *op)
         add_launch(c, LAUNCH_ADD_POSITION, op)->w = add_vector(c, op->w);
         return OK;
     case OP_ADD_TYPE:
-        l = add_launch(c, LAUNCH_ADD_TYPE, op);
-        l->w = add_vector(c, op->w);
-        l->n_types = (uint32_t)op->w->ne[1];
+        compile_add_type(c, op);
         return OK;
     case OP_NORM:
     case OP_HEAD_NORM:
@@ -357,10 +377,7 @@ static enum err compile_op(struct compiler *c, const struct op *op)
         l->n = op->head_dim;
         return OK;
     case OP_HEAD_COPY:
-        l = add_launch(c, LAUNCH_HEAD_COPY, op);
-        l->heads = op->n_head;
-        l->in_step = op->in_step;
-        l->out_step = op->out_step;
+        compile_head_copy(c, op);
         return OK;
     case OP_SCALE: /* as no cap */
         add_launch(c, LAUNCH_CAP, op)->cap = 0.0f;
@@ -379,9 +396,7 @@ static enum err compile_op(struct compiler *c, const struct op *op)
     case OP_PREDICT:
     case OP_CORRECT:
     case OP_SPREAD:
-        l = add_launch(c, LAUNCH_STREAMS, op);
-        l->stream_op = op->kind;
-        l->heads = op->n_head;
+        compile_streams(c, op);
         return OK;
     case OP_CONV:
         compile_recurrent(c, LAUNCH_CONV, op);

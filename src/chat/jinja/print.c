@@ -53,7 +53,7 @@ static void put_plain(char *out, const char *digits, int n, int exponent)
 
 void jfloat_repr(double f, char out[32])
 {
-    char digits[20];
+    char digits[20] = "0";
     int exponent;
     if (isnan(f)) {
         memcpy(out, "nan", 4);
