@@ -22,6 +22,7 @@
 #define TIER_BUFFER_BYTES_MAX ((uint64_t)256 << 20)
 /* What fetches copy before one step where the engine's thread does it: some 10 ms of it. */
 #define MOVE_BYTES ((uint64_t)64 << 20)
+#define MOST_BESIDE 2048      /* blocks, in and out, that a plan moves beside the host */
 #define STORE_REST_US 3000000 /* at the end, for what had no buffer before */
 
 static uint64_t physical_memory(void)
@@ -440,8 +441,10 @@ static enum err open_host_tier(struct engine *eng, struct err_info *e)
 
 static uint32_t most_moves(const struct engine *eng)
 {
-    if (!eng->tier || eng->backend->ops->block_settle) /* which moves them beside it */
+    if (!eng->tier)
         return 0;
+    if (eng->backend->ops->block_settle) /* which moves them beside it */
+        return MOST_BESIDE;
     const uint64_t n = MOVE_BYTES / (eng->memory.block_bytes + eng->memory.pane_bytes);
     return n > 2 ? to_count(n) : 2; /* one out, one in */
 }

@@ -353,11 +353,18 @@ static enum err world_open(struct world *w, struct err_info *e)
     return err;
 }
 
+static double a_moment(void *ctx)
+{
+    (void)ctx;
+    return 1;
+}
+
 static void make_host(struct world *w)
 {
     struct kv_host_config hc = {.max_bytes = (uint64_t)(2 * tags_bytes(w) + 63) * skewed(1, 200),
                                 .block_tokens = w->block_tokens,
                                 .block_bytes = 2 * tags_bytes(w),
+                                .move_us = below(2) ? a_moment : NULL, /* two under way */
                                 .below = w->tier ? fake_tier_base(w->tier) : NULL};
     CHECK(kv_host_open(&hc, &w->host, NULL) == OK, "%u tokens a block", w->block_tokens);
 }

@@ -358,7 +358,7 @@ static void test_blocks_are_used_meanwhile(void **state)
 {
     struct disk_test *x = *state;
     uint64_t seed = test_seed();
-    enum { N = 2500 };
+    enum { N = 4500 }; /* the index grows several times */
     x->cfg.max_bytes = segments(2000);
     disk_test_open(x);
     for (uint64_t i = 0; i < N; i++)

@@ -1,4 +1,5 @@
 /* What is asked of the tier below, and what happens when it does not deliver. */
+#include "kv/internal.h"
 #include "kv/kv.h"
 
 #include <setjmp.h>
@@ -494,6 +495,7 @@ static void test_few_at_a_time_are_not_timed(void **state)
     for (uint32_t i = 1; i <= 6; i++) {
         kv_set_pace(b.kv, i * 900000, 310000.0 / SIZE);
         assert_int_equal(kv_poll(b.kv), i < 5);
+        assert_true(b.kv->seen[0].block_us == 300000); /* the tier's own word */
     }
     assert_int_equal(kv_fetched(b.kv, &b.table), 6 * SIZE);
     bounded_close(&b);
