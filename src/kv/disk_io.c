@@ -397,6 +397,16 @@ static bool can_store(struct disk *d, const struct slot *s)
            disk_make_room(d, d->segment_bytes);
 }
 
+/* A block that has been written is just older than the one before it, which is of more use: it may
+ * have been used since, while this one waited to be written. */
+static void put_entry(struct disk *d, const struct kv_segment *s)
+{
+    kv_tier_index_put(&d->held, d->model, &s->key, d->segment_bytes);
+    const struct kv_tier_entry *parent = kv_tier_index_find(&d->held, d->model, &s->parent);
+    if (parent)
+        kv_tier_index_follow(&d->held, kv_tier_index_find(&d->held, d->model, &s->key), parent);
+}
+
 static bool store_segment(struct disk *d, const struct slot *s)
 {
     struct err_info e = {0};
@@ -414,7 +424,7 @@ static bool store_segment(struct disk *d, const struct slot *s)
         return false;
     }
     pthread_mutex_lock(&d->mutex);
-    kv_tier_index_put(&d->held, d->model, &s->segment.key, d->segment_bytes);
+    put_entry(d, &s->segment);
     d->n_own++;
     note_us(&d->stats.store, &d->store_us, clock_us() - start_us);
     pthread_mutex_unlock(&d->mutex);

@@ -125,6 +125,14 @@ void kv_tier_index_touch(struct kv_tier_index *ix, struct kv_tier_entry *entry)
     list_insert(ix, entry, ix->newest);
 }
 
+void kv_tier_index_follow(struct kv_tier_index *ix,
+                          struct kv_tier_entry *entry,
+                          const struct kv_tier_entry *newer)
+{
+    list_unlink(ix, entry);
+    list_insert(ix, entry, newer->older);
+}
+
 void kv_tier_index_cool(struct kv_tier_index *ix, struct kv_tier_entry *entry)
 {
     list_unlink(ix, entry);

@@ -59,6 +59,10 @@ void kv_tier_index_put(struct kv_tier_index *ix,
 
 void kv_tier_index_touch(struct kv_tier_index *ix, struct kv_tier_entry *entry); /* now newest */
 void kv_tier_index_cool(struct kv_tier_index *ix, struct kv_tier_entry *entry);
+/* Now just older than `newer`, another entry. */
+void kv_tier_index_follow(struct kv_tier_index *ix,
+                          struct kv_tier_entry *entry,
+                          const struct kv_tier_entry *newer);
 void kv_tier_index_remove(struct kv_tier_index *ix, struct kv_tier_entry *entry);
 /* NULL: there is none. */
 struct kv_tier_entry *kv_tier_index_oldest(const struct kv_tier_index *ix);

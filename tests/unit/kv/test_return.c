@@ -268,6 +268,29 @@ static void test_a_beginning_stays_on_disk_below_ram(void **state)
     root_stays(*state, 5 * 1024);
 }
 
+/* Blocks that are written when their texts have long been let go of: what the disk has no room for
+ * is the first text's end. */
+static void test_a_beginning_stays_though_written_late(void **state)
+{
+    struct disk_test *x = *state;
+    x->cfg.max_bytes = segments(RUN + RUN / 2);
+    disk_test_open(x);
+    struct world *w = world_open(x->t, 2 * RUN + 2, 0);
+    for (int text = 0; text < 2; text++)
+        assert_int_equal(run(w, text), 0);
+    store_all(w);
+    close_tiers(x, x->t);
+    kv_destroy(w->kv);
+    w->kv = NULL;
+    disk_test_open(x);
+    struct world *after = world_open(x->t, 2 * RUN + 2, 0);
+    memcpy(after->texts, w->texts, sizeof w->texts);
+    world_close(w);
+    assert_int_equal(run(after, 0), RUN / 2);
+    world_close(after);
+    close_tiers(x, x->t);
+}
+
 int main(void)
 {
 #define DISK_TEST(name) cmocka_unit_test_setup_teardown(name, disk_test_setup, disk_test_teardown)
@@ -277,6 +300,7 @@ int main(void)
         cmocka_unit_test(test_a_run_changes_places_slowly),
         DISK_TEST(test_a_beginning_stays_on_disk),
         DISK_TEST(test_a_beginning_stays_on_disk_below_ram),
+        DISK_TEST(test_a_beginning_stays_though_written_late),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -53,6 +53,15 @@ static void cool(struct expected *x, struct kv_tier_entry entry)
     x->list[x->n_cold++] = entry;
 }
 
+static void follow(struct expected *x, struct kv_tier_entry entry, struct kv_tier_entry newer)
+{
+    drop(x, position(x, &entry));
+    const uint32_t at = position(x, &newer);
+    memmove(x->list + at + 1, x->list + at, (x->n++ - at) * sizeof *x->list);
+    x->list[at] = entry;
+    x->n_cold += at < x->n_cold;
+}
+
 static void assert_same(const struct kv_tier_index *ix, const struct expected *x)
 {
     const struct kv_tier_entry *entry = kv_tier_index_oldest(ix);
@@ -90,11 +99,17 @@ static void test_random_operations(void **state)
         uint64_t r = random_next(&seed);
         struct kv_tier_entry name = name_of((r >> 8) % N_KEYS);
         struct kv_tier_entry *entry = kv_tier_index_find(&ix, name.model, &name.key);
+        const struct kv_tier_entry other = name_of((r >> 40) % N_KEYS);
+        const struct kv_tier_entry *newer = kv_tier_index_find(&ix, other.model, &other.key);
         name.value = r >> 20;
         if (entry && r % 16 == 0) {
             name.value = entry->value;
             kv_tier_index_cool(&ix, entry);
             cool(&x, name);
+        } else if (entry && newer && newer != entry && r % 16 == 4) {
+            name.value = entry->value;
+            kv_tier_index_follow(&ix, entry, newer);
+            follow(&x, name, other);
         } else if (r % 4 < 2) {
             if (ix.n == ix.cap)
                 grow(&ix);
