@@ -47,8 +47,6 @@ static void test_parse_errors(void **state)
     refuses("{\"a\"\0: 1}", 9, "");
 }
 
-/* An integer that 64 bits have no room for is the nearest double, and each field that wants an
- * integer says so itself; what looks like one in a string is text. */
 static void test_whole(void **state)
 {
     (void)state;
@@ -66,6 +64,8 @@ static void test_whole(void **state)
     json_decref(o);
 }
 
+/* An integer that 64 bits have no room for is the nearest double, and each field that wants an
+ * integer says so itself; what looks like one in a string is text. */
 static void test_long_integers(void **state)
 {
     (void)state;
