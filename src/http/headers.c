@@ -54,6 +54,21 @@ static bool is_gap(const char *end, const char *next, int n)
     return true;
 }
 
+/* A list of codings that change nothing. */
+static bool is_identity(const char *list)
+{
+    static const char word[] = "identity";
+    const size_t n = strlen(word);
+    for (;;) {
+        list += strspn(list, " \t,");
+        if (!*list)
+            return true;
+        if (strncasecmp(list, word, n) != 0 || !strchr(" \t,", list[n]))
+            return false;
+        list += n;
+    }
+}
+
 static enum MHD_Result on_header(void *cls,
                                  enum MHD_ValueKind kind,
                                  const char *key,
@@ -80,7 +95,7 @@ static enum MHD_Result on_header(void *cls,
     } else if (!strcasecmp(key, "Content-Type")) {
         f->content_type = value;
     } else if (!strcasecmp(key, "Content-Encoding")) {
-        f->content_encoding = f->content_encoding ? "several" : value;
+        f->encoded |= !is_identity(value);
     } else if (!strcasecmp(key, "Traceparent")) {
         f->traceparent = f->traceparent ? "" : value; /* twice: none can be trusted */
     } else if (!strcasecmp(key, "Origin")) {
@@ -174,8 +189,7 @@ static bool is_encoded(const struct header_facts *f)
 {
     const bool body =
         f->transfer_encoding || (f->content_length && strtoull(f->content_length, NULL, 10) > 0);
-    return body && f->content_encoding && f->content_encoding[0] &&
-           strcasecmp(f->content_encoding, "identity") != 0;
+    return body && f->encoded;
 }
 
 int header_refusal(struct exchange *ex,

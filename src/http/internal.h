@@ -221,11 +221,11 @@ void conn_send_raw(struct conn *c, const void *bytes, size_t n);
 /* headers.c: answers that this folder makes itself, and what it asks of a request. */
 struct header_facts {
     const char *host, *authorization, *request_id, *content_length, *transfer_encoding;
-    const char *content_type, *content_encoding, *api_key, *traceparent, *origin, *cors_method,
-        *cors_headers;
+    const char *content_type, *api_key, *traceparent, *origin, *cors_method, *cors_headers;
     const char *end; /* of the last value, in the head as it came */
     uint32_t n_content_length;
-    bool odd; /* no further header was read than one that is malformed, or a second host */
+    bool encoded; /* compressed, or the like, if there is a body */
+    bool odd;     /* no further header was read than one that is malformed, or a second host */
 };
 /* A copy of a target in its origin form: that of an absolute one is what stands behind the host. */
 char *target_copy(const char *target);

@@ -433,7 +433,7 @@ def test_refusals_have_an_id(serve, request_, status):
 
 
 @pytest.mark.parametrize("value", ["gzip", "deflate", "br", "zstd", "x", "identity, gzip", "gzip\r\nContent-Encoding: gzip",
-                                   "identity\r\nContent-Encoding: gzip"])
+                                   "identity\r\nContent-Encoding: gzip", "gzip\r\nContent-Encoding: identity", "identity gzip;q=0", "identityx"])
 def test_bodies_are_not_decompressed(serve, value):
     """The answer says so before the body is read, and what would be taken."""
     server = serve()
@@ -446,6 +446,8 @@ def test_bodies_are_not_decompressed(serve, value):
 def test_an_encoding_that_is_none(serve):
     server = serve()
     for head, want in (("Content-Encoding: Identity\r\nContent-Length: 2", b"ab"), ("Content-Encoding: \r\nContent-Length: 2", b"ab"),
+                       *[(f"Content-Encoding: {value}\r\nContent-Length: 2", b"ab") for value in (
+                           "identity ", "identity\t", "identity, identity", "identity ,identity,", ",", "identity\r\nContent-Encoding: identity")],
                        ("Content-Encoding: gzip\r\nContent-Length: 0", b"")):
         with server.dial(f"POST /echo HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{head}\r\n\r\n{want.decode()}") as s:
             answer = read_all(s)
