@@ -242,7 +242,7 @@ static void answer(struct api_call *c,
     json_decref(body);
 }
 
-/* By the first of these fields that there is. */
+/* By the one of these fields that there is. */
 static enum err tokenize(struct api_call *c, const json_t *body, struct err_info *e)
 {
     static const struct {
@@ -252,10 +252,21 @@ static enum err tokenize(struct api_call *c, const json_t *body, struct err_info
                     {"text", tokenize_text},
                     {"messages", tokenize_chat},
                     {"prompt", tokenize_prompt}};
-    for (size_t i = 0; i < sizeof dialects / sizeof dialects[0]; i++)
-        if (api_get(body, dialects[i].field))
-            return dialects[i].run(c, body, e);
-    return tokenize_content(c, body, e);
+    const size_t n = sizeof dialects / sizeof dialects[0];
+    size_t given = n;
+    for (size_t i = 0; i < n; i++) {
+        if (!api_get(body, dialects[i].field))
+            continue;
+        if (given < n)
+            return err_set_field(e,
+                                 ERR_INVALID,
+                                 dialects[i].field,
+                                 "'%s' and '%s' cannot be given together",
+                                 dialects[given].field,
+                                 dialects[i].field);
+        given = i;
+    }
+    return dialects[given < n ? given : 0].run(c, body, e); /* none: content is missed */
 }
 
 void api_tokenize(struct api_call *c, const struct api_input *in)

@@ -438,6 +438,15 @@ def test_wrong_bodies(server, path, body, word):
     refused(server, path, body, word)
 
 
+@pytest.mark.parametrize("fields", [("content", "text"), ("content", "messages"), ("text", "prompt"), ("messages", "prompt")])
+def test_one_text_to_tokenize(server, fields):
+    """Two are refused, of which one would be passed over; null is none."""
+    of = {"content": "a", "text": "a", "prompt": "a", "messages": [{"role": "user", "content": "a"}]}
+    first, second = fields
+    refused(server, "/tokenize", {k: of[k] for k in fields}, f"'{first}' and '{second}' cannot be given together")
+    server.json("POST", "/tokenize", {first: None, second: of[second]})
+
+
 def test_bad_json_and_methods_in_llama_servers_shape(server):
     status, _, data = server.request("POST", "/completion", b"{")
     assert status == 400 and json.loads(data)["error"]["code"] == 400
