@@ -112,6 +112,12 @@ static enum err name_in(const json_t *v,
                          json_string_value(*name));
 }
 
+enum err api_tools_too_many(const char *field, struct err_info *e)
+{
+    return err_set_field(
+        e, ERR_INVALID, field, "'%s' names more than %d tools", field, CHAT_MAX_TOOLS);
+}
+
 /* {"type": "allowed_tools", "allowed_tools": {"mode": "auto" | "required", "tools": [named, ...]}}
  */
 static enum err parse_allowed(const json_t *v, struct chat_tools *out, struct err_info *e)
@@ -131,6 +137,8 @@ static enum err parse_allowed(const json_t *v, struct chat_tools *out, struct er
         return err_set_field(e, ERR_INVALID, of, "'%s' must have a 'mode' of auto or required", of);
     if (json_array_size(tools) == 0)
         return err_set_field(e, ERR_INVALID, of, "'%s' needs 'tools', at least one", of);
+    if (json_array_size(tools) > CHAT_MAX_TOOLS)
+        return api_tools_too_many(of, e);
     json_t *names = json_array();
     for (size_t i = 0; !err && i < json_array_size(tools); i++) {
         const json_t *name = NULL;

@@ -11,6 +11,9 @@ enum err api_tools_parse(const json_t *body,
                          struct chat_tools *out,
                          struct err_info *e) WEIR_MUST_USE;
 
+/* A list has more tools than there may be. */
+enum err api_tools_too_many(const char *field, struct err_info *e) WEIR_MUST_USE;
+
 /* An error of one of the tools that a dialect made for the chat route speaks of the client's own:
  * places, an array, has the name of each. NULL: nothing changes. */
 void api_tools_name_place(const json_t *places, struct err_info *e);

@@ -403,6 +403,7 @@ def test_required_in_every_format(start_server, tmp_path, name):
      "tool_choice.allowed_tools.tools[0].type"),
     ({"tool_choice": allow("auto", "get_time", "g")}, "tool_choice"),
     ({"tool_choice": allow("auto", "get_time"), "tools": None}, "tool_choice"),
+    ({"tool_choice": allow("auto", *513 * ["get_time"])}, "tool_choice.allowed_tools"),
     ({"parallel_tool_calls": "yes"}, "parallel_tool_calls"),
     ({"functions": [{"name": "f"}]}, "functions"),
     ({"function_call": {"name": "f"}}, "function_call"),
