@@ -192,22 +192,48 @@ static enum err add_call(struct talk *t,
     return OK;
 }
 
-/* What came of a call: text, or, of the kinds that have no name, whatever JSON that is. */
-static enum err add_result(
-    struct talk *t, const json_t *item, bool any, const char *field, struct err_info *e)
+/* Of a patch it is said whether that could be done, and there need be no more. */
+static enum err put_status(
+    const json_t *item, const char *field, bool alone, struct buf *out, struct err_info *e)
 {
-    json_t *id = json_object_get(item, "call_id"), *output = json_object_get(item, "output");
+    const json_t *v = api_get(item, "status");
+    const char *status = v ? api_text_at(item, "status") : "";
+    if (v && strcmp(status, "completed") != 0 && strcmp(status, "failed") != 0)
+        return err_set_field(
+            e, ERR_INVALID, field, "'%s' must have a 'status' of completed or failed", field);
+    if (alone && !v)
+        return err_set_field(e, ERR_INVALID, field, "'%s' has no 'status'", field);
+    buf_str(out, status);
+    buf_str(out, v && !alone ? "\n" : "");
+    return OK;
+}
+
+/* What came of a call: text, or, of the kinds that have no name, whatever JSON that is. */
+static enum err add_result(struct talk *t,
+                           const json_t *item,
+                           const struct call_kind *kind,
+                           const char *field,
+                           struct err_info *e)
+{
+    const bool any = kind->name != NULL, patch = strcmp(kind->given, "operation") == 0;
+    json_t *id = json_object_get(item, "call_id"), *output = (json_t *)api_get(item, "output");
     struct buf text = {0};
     enum err err = OK;
     if (any && !id)
         id = json_object_get(item, "id");
     if (!json_is_string(id))
         return missing(field, "call_id", e);
-    if (any && output && !json_is_string(output)) {
+    if (patch)
+        err = put_status(item, field, !output, &text, e);
+    if (err) {
+        /* said */
+    } else if (any && output && !json_is_string(output)) {
         char *json = json_dumps(output, JSON_COMPACT | JSON_ENCODE_ANY);
         buf_str(&text, json ? json : "");
         free(json);
-    } else {
+    } else if (any && !output && !patch) {
+        err = err_set_field(e, ERR_INVALID, field, "'%s' has no 'output'", field);
+    } else if (output || !patch) {
         err = join_parts(output, field, &text, e);
     }
     if (!err)
@@ -283,7 +309,7 @@ static enum err add_item(struct talk *t, const json_t *item, size_t i, struct er
         if (strcmp(type, kind->type) == 0)
             return add_call(t, kind, item, field, e);
         if (strcmp(type, output) == 0)
-            return add_result(t, item, kind->name != NULL, field, e);
+            return add_result(t, item, kind, field, e);
     }
     return says_nothing(type) ? OK : unsupported_item(type, field, e);
 }

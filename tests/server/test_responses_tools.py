@@ -160,6 +160,25 @@ def test_history_of_tools_that_others_ran(server):
     assert tokens(server, input=shell) == tokens(server, input=call)
 
 
+def test_what_came_of_a_patch(server):
+    """Whether it could be done, and what else is said of it."""
+    ask = {"role": "user", "content": ASK}
+    patch = [ask, {"type": "apply_patch_call", "call_id": "a", "operation": {"type": "delete_file", "path": "x"}}, None]
+    call = [ask, {"type": "function_call", "call_id": "a", "name": "apply_patch",
+                  "arguments": '{"type":"delete_file","path":"x"}'}, None]
+    for said, text in (({"status": "failed"}, "failed"), ({"status": "completed", "output": None}, "completed"),
+                       ({"status": "failed", "output": "No such file"}, "failed\nNo such file"),
+                       ({"output": "Done"}, "Done"), ({"status": None, "output": "Done"}, "Done"),
+                       ({"status": "completed", "output": ""}, "completed\n")):
+        patch[2] = {"type": "apply_patch_call_output", "call_id": "a", **said}
+        call[2] = {"type": "function_call_output", "call_id": "a", "output": text}
+        assert tokens(server, input=patch) == tokens(server, input=call), said
+    for said in ({}, {"output": None}, {"status": 1, "output": "x"}, {"status": "in_progress"}):
+        patch[2] = {"type": "apply_patch_call_output", "call_id": "a", **said}
+        error = server.json("POST", PATH, {"input": patch}, status=400)["error"]
+        assert error["param"] == "input[2]" and "status" in error["message"], error
+
+
 @pytest.mark.parametrize("word, param, body", [
     ("previous_response_id", "input[0]", {"input": [{"type": "item_reference", "id": "x"}]}),
     ("compaction", "input[0]", {"input": [{"type": "compaction", "encrypted_content": "x"}]}),
