@@ -171,6 +171,9 @@ static enum err add_call(struct talk *t,
             e, ERR_INVALID, field, "'%s' has no '%s', which must be an object", field, kind->given);
     if (!kind->name && !json_is_string(given))
         return missing(field, kind->given, e);
+    enum err err = responses_check_text(item, "namespace", field, e);
+    if (err)
+        return err;
     json_t *m = assistant_of(t), *calls = json_object_get(m, "tool_calls");
     if (!calls) {
         calls = json_array();

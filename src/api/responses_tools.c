@@ -7,6 +7,7 @@
  *
  * What the answer repeats of the tools are those that the model was told of. */
 #include "api/responses.h"
+#include "api/tools.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,6 +30,11 @@ struct reading {
     struct responses *r;
     json_t *functions; /* the chat's */
     json_t *offered;   /* of r, or of a namespace */
+    json_t *known;     /* {name that the model has: [its function, is it custom]} */
+    json_t *spaces;    /* {what begins names in a namespace: [the model's names, ...]} */
+    json_t *told;      /* {what was said of namespaces: true} */
+    const char *space; /* "": in none */
+    const char *about; /* what the model is to be told of that, before the next tool's own */
 };
 
 /* Where something is: "tools[2].tools[0]". */
@@ -45,6 +51,33 @@ static enum err missing(const char *field, const char *name, struct err_info *e)
 {
     return err_set_field(
         e, ERR_INVALID, field, "'%s' has no '%s', which must be a string", field, name);
+}
+
+enum err responses_check_text(const json_t *o, const char *name, const char *of, struct err_info *e)
+{
+    const json_t *v = api_get(o, name);
+    struct place p;
+    snprintf(p.text, sizeof p.text, "%.40s.%s", of, name);
+    return !v || json_is_string(v) ? OK : api_wrong_type(p.text, "a string", v, e);
+}
+
+static enum err check_tool(const json_t *tool, const char *field, struct err_info *e)
+{
+    const json_t *format = is(tool, "custom") ? api_get(tool, "format") : NULL;
+    struct place p;
+    enum err err;
+    snprintf(p.text, sizeof p.text, "%.40s.format", field);
+    if (!api_text_at(tool, "name")[0])
+        return missing(field, "name", e);
+    if ((err = responses_check_text(tool, "description", field, e)) ||
+        (err = responses_check_text(tool, "namespace", field, e)))
+        return err;
+    if (format && !json_is_object(format))
+        return api_wrong_type(p.text, "an object", format, e);
+    if ((err = responses_check_text(format, "type", p.text, e)) ||
+        (err = responses_check_text(format, "syntax", p.text, e)))
+        return err;
+    return responses_check_text(format, "definition", p.text, e);
 }
 
 /* A text for the model to write, of whose form it is told. NULL: no memory. */
@@ -92,39 +125,122 @@ static json_t *plain_function(const json_t *tool)
     return function;
 }
 
-static enum err offer(
-    struct reading *t, json_t *tool, const char *space, const char *field, struct err_info *e)
+/* What its namespace is about, once, before what is said of the tool itself. */
+static enum err tell_about(struct reading *t, json_t *function, struct err_info *e)
+{
+    const char *own = api_text_at(function, "description");
+    struct buf text = {.may_fail = true};
+    if (!t->about[0])
+        return OK;
+    buf_str(&text, "Namespace ");
+    buf_str(&text, t->space);
+    buf_str(&text, ": ");
+    buf_str(&text, t->about);
+    t->about = "";
+    if (!text.failed && !json_object_get(t->told, buf_cstr(&text))) {
+        json_object_set_new(t->told, buf_cstr(&text), json_true());
+        buf_str(&text, own[0] ? "\n\n" : "");
+        buf_str(&text, own);
+        json_object_set_new(function, "description", json_string(buf_cstr(&text)));
+    }
+    const bool failed = text.failed;
+    buf_deinit(&text);
+    return failed ? api_no_memory(e) : OK;
+}
+
+/* A tool that the model is to have by the name `full`. */
+static enum err add_function(struct reading *t,
+                             const json_t *tool,
+                             json_t *function,
+                             const char *full,
+                             const char *field,
+                             struct err_info *e)
 {
     const char *name = api_text_at(tool, "name");
     const bool custom = is(tool, "custom");
-    struct buf full = {0};
-    if (!name[0])
-        return missing(field, "name", e);
-    json_t *function = custom ? custom_function(tool) : plain_function(tool);
-    if (!function)
-        return api_no_memory(e);
-    responses_tool_name(space, name, &full);
-    json_object_set_new(function, "name", json_string(buf_cstr(&full)));
+    struct buf before = {0};
+    if (strcmp(full, name) != 0 && strlen(full) > CHAT_MAX_TOOL_NAME)
+        return err_set_field(e,
+                             ERR_INVALID,
+                             field,
+                             "the name of '%s' with its namespace's, '%.150s', is longer than %d",
+                             field,
+                             full,
+                             CHAT_MAX_TOOL_NAME);
+    if (json_array_size(t->functions) >= CHAT_MAX_TOOLS)
+        return err_set_field(e,
+                             ERR_INVALID,
+                             field,
+                             "there are more than %d tools up to '%s'",
+                             CHAT_MAX_TOOLS,
+                             field);
+    json_object_set_new(t->known, full, json_pack("[o, b]", json_copy(function), custom));
+    enum err err = tell_about(t, function, e);
+    if (err)
+        return err;
     json_array_append_new(t->functions,
-                          json_pack("{s:s, s:o}", "type", "function", "function", function));
+                          json_pack("{s:s, s:O}", "type", "function", "function", function));
     json_array_append_new(t->r->places, json_string(field));
-    json_array_append(t->offered, tool);
-    if (custom || strcmp(buf_cstr(&full), name) != 0)
+    json_array_append(t->offered, (json_t *)tool);
+    if (custom || strcmp(full, name) != 0)
         json_object_set_new(t->r->renamed,
-                            buf_cstr(&full),
+                            full,
                             json_pack("{s:s, s:s, s:b}",
                                       "name",
                                       name,
                                       "namespace",
-                                      full.len > strlen(name) ? space : "",
+                                      strlen(full) > strlen(name) ? t->space : "",
                                       "custom",
                                       custom));
-    buf_deinit(&full);
+    responses_tool_name(t->space, "", &before);
+    json_array_append_new(json_object_get(t->spaces, buf_cstr(&before)), json_string(full));
+    buf_deinit(&before);
     return OK;
 }
 
-static enum err read_list(
-    struct reading *t, const json_t *list, const char *space, const char *of, struct err_info *e);
+/* Is it the same as one that is known? */
+static bool is_known(const struct reading *t, const char *full, const json_t *function, bool custom)
+{
+    const json_t *known = json_object_get(t->known, full);
+    return json_equal(json_array_get(known, 0), function) &&
+           json_is_true(json_array_get(known, 1)) == custom;
+}
+
+static enum err offer(struct reading *t, json_t *tool, const char *field, struct err_info *e)
+{
+    const bool custom = is(tool, "custom");
+    struct buf full = {0};
+    enum err err = check_tool(tool, field, e);
+    if (err)
+        return err;
+    json_t *function = custom ? custom_function(tool) : plain_function(tool);
+    if (!function)
+        return api_no_memory(e);
+    responses_tool_name(t->space, api_text_at(tool, "name"), &full);
+    json_object_set_new(function, "name", json_string(buf_cstr(&full)));
+    if (!is_known(t, buf_cstr(&full), function, custom))
+        err = add_function(t, tool, function, buf_cstr(&full), field, e);
+    json_decref(function);
+    buf_deinit(&full);
+    return err;
+}
+
+static enum err read_list(struct reading *t,
+                          const json_t *list,
+                          const char *of,
+                          struct err_info *e);
+
+/* What is read from now on is in it. */
+static void enter(struct reading *t, const char *space, const char *about)
+{
+    struct buf before = {0};
+    t->space = space;
+    t->about = about;
+    responses_tool_name(space, "", &before);
+    if (!json_object_get(t->spaces, buf_cstr(&before)))
+        json_object_set_new(t->spaces, buf_cstr(&before), json_array());
+    buf_deinit(&before);
+}
 
 /* The answer repeats it with those of its tools that are offered, if there is any. */
 static enum err read_namespace(struct reading *t,
@@ -132,15 +248,20 @@ static enum err read_namespace(struct reading *t,
                                const char *field,
                                struct err_info *e)
 {
-    const json_t *inside = json_object_get(tool, "tools");
-    struct reading below = {t->r, t->functions, json_array()};
+    struct reading below = *t;
     struct place p;
-    if (!api_text_at(tool, "name")[0]) {
-        json_decref(below.offered);
+    enum err err;
+    if (t->space[0])
+        return err_set_field(
+            e, ERR_INVALID, field, "'%s' is a namespace in a namespace, which there is not", field);
+    if (!api_text_at(tool, "name")[0])
         return missing(field, "name", e);
-    }
+    if ((err = responses_check_text(tool, "description", field, e)))
+        return err;
+    below.offered = json_array();
+    enter(&below, api_text_at(tool, "name"), api_text_at(tool, "description"));
     snprintf(p.text, sizeof p.text, "%.40s.tools", field);
-    enum err err = read_list(&below, inside, api_text_at(tool, "name"), p.text, e);
+    err = read_list(&below, json_object_get(tool, "tools"), p.text, e);
     if (!err && json_array_size(below.offered) > 0) {
         json_t *own = json_copy(tool);
         json_object_set(own, "tools", below.offered);
@@ -150,21 +271,18 @@ static enum err read_namespace(struct reading *t,
     return err;
 }
 
-/* space: "" where it is in none. */
-static enum err read_tool(
-    struct reading *t, json_t *tool, const char *space, const char *field, struct err_info *e)
+static enum err read_tool(struct reading *t, json_t *tool, const char *field, struct err_info *e)
 {
     if (!json_is_object(tool))
         return api_wrong_type(field, "an object", tool, e);
     if (!api_text_at(tool, "type")[0])
         return missing(field, "type", e);
-    if (is(tool, "namespace") && !space[0])
+    if (is(tool, "namespace"))
         return read_namespace(t, tool, field, e);
-    return is(tool, "function") || is(tool, "custom") ? offer(t, tool, space, field, e) : OK;
+    return is(tool, "function") || is(tool, "custom") ? offer(t, tool, field, e) : OK;
 }
 
-static enum err read_list(
-    struct reading *t, const json_t *list, const char *space, const char *of, struct err_info *e)
+static enum err read_list(struct reading *t, const json_t *list, const char *of, struct err_info *e)
 {
     enum err err = OK;
     if (!list || json_is_null(list))
@@ -174,7 +292,7 @@ static enum err read_list(
     for (size_t i = 0; !err && i < json_array_size(list); i++) {
         struct place p;
         snprintf(p.text, sizeof p.text, "%.40s[%zu]", of, i);
-        err = read_tool(t, json_array_get(list, i), space, p.text, e);
+        err = read_tool(t, json_array_get(list, i), p.text, e);
     }
     return err;
 }
@@ -187,8 +305,8 @@ static enum err read_items(struct reading *t, const json_t *input, struct err_in
         const json_t *item = json_array_get(input, i);
         struct place p;
         snprintf(p.text, sizeof p.text, "input[%zu].tools", i);
-        if (is(item, "additional_tools"))
-            err = read_list(t, json_object_get(item, "tools"), "", p.text, e);
+        if (is(item, "additional_tools") || is(item, "tool_search_output"))
+            err = read_list(t, json_object_get(item, "tools"), p.text, e);
     }
     return err;
 }
@@ -274,13 +392,22 @@ enum err responses_adapt_tools(struct responses *r,
     r->offered = json_array();
     r->places = json_array();
     r->renamed = json_object();
-    struct reading t = {r, json_array(), r->offered};
-    if (!(err = read_list(&t, json_object_get(body, "tools"), "", "tools", e)) &&
+    struct reading t = {.r = r,
+                        .functions = json_array(),
+                        .offered = r->offered,
+                        .known = json_object(),
+                        .spaces = json_object(),
+                        .told = json_object()};
+    enter(&t, "", "");
+    if (!(err = read_list(&t, json_object_get(body, "tools"), "tools", e)) &&
         !(err = read_items(&t, json_object_get(body, "input"), e)))
         err = adapt_choice(body, b, e);
     if (json_array_size(t.functions) > 0 || json_object_get(body, "tools"))
         json_object_set(b, "tools", t.functions);
     json_decref(t.functions);
+    json_decref(t.known);
+    json_decref(t.spaces);
+    json_decref(t.told);
     return err;
 }
 

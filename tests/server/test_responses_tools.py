@@ -85,9 +85,11 @@ def test_tools_in_a_namespace(server):
     item = r["output"][-1]
     assert (item["type"], item["name"], item["namespace"]) == ("function_call", "get_weather", "mcp__sky")
     assert r["tools"] == [{**SPACE, "tools": SPACE["tools"][:1]}]
-    flat = {**WEATHER, "name": "mcp__sky__get_weather"}
+    about = "Namespace mcp__sky: Of the sky\n\nCurrent weather"
+    flat = {**WEATHER, "name": "mcp__sky__get_weather", "description": about}
     assert tokens(server, input=ASK, tools=[SPACE]) == tokens(server, input=ASK, tools=[flat])
-    assert tokens(server, input=ASK, tools=[{**SPACE, "name": "mcp__sky__"}]) == tokens(server, input=ASK, tools=[flat])
+    plain = tokens(server, input=ASK, tools=[{**flat, "description": "Current weather"}])
+    assert tokens(server, input=ASK, tools=[{**SPACE, "name": "mcp__sky__", "description": None}]) == plain
     named = {"type": "function", "name": "get_weather", "namespace": "mcp__sky"}
     again = respond(server, WEATHER_ASK, tools=[SPACE], tool_choice=named)["output"][-1]
     assert (again["name"], again["namespace"]) == ("get_weather", "mcp__sky")
@@ -102,10 +104,43 @@ def test_tools_in_a_namespace(server):
     assert n == tokens(server, input=[ask, {**call, "name": "mcp__sky__get_weather"}, back], tools=[flat])
 
 
+def test_what_a_namespace_is_about_is_told_once(server):
+    """With the first of its tools, whatever brings the others."""
+    other = {**WEATHER, "name": "f", "description": None}
+    flat = [{**WEATHER, "name": "mcp__sky__get_weather", "description": "Namespace mcp__sky: Of the sky\n\nCurrent weather"},
+            {**other, "name": "mcp__sky__f"}]
+    more = {"type": "tool_search_output", "tools": [{**SPACE, "tools": [WEATHER, other]}]}
+    n = tokens(server, input=ASK, tools=flat)
+    assert n == tokens(server, input=ASK, tools=[{**SPACE, "tools": [WEATHER, other]}])
+    r = respond(server, [more, {"role": "user", "content": ASK}], tools=[SPACE])
+    assert r["usage"]["input_tokens"] == n
+    assert [[t["name"] for t in space["tools"]] for space in r["tools"]] == [["get_weather"], ["f"]]
+    flat[0], flat[1] = {**flat[0], "description": "Namespace mcp__sky: Of the sky"}, {**flat[1], "description": "x"}
+    bare = [{**WEATHER, "description": ""}, {**other, "description": "x"}]
+    assert tokens(server, input=ASK, tools=[{**SPACE, "tools": bare}]) == tokens(server, input=ASK, tools=flat)
+
+
+def test_the_same_tool_twice(server):
+    """It is one, unless the two differ."""
+    tools = [PATCH, WEATHER, SPACE]
+    ask, n = {"role": "user", "content": ASK}, tokens(server, input=ASK, tools=tools)
+    for kind in ("additional_tools", "tool_search_output"):
+        more = {"type": kind, "tools": [{**WEATHER, "defer_loading": True, "strict": None}, SPACE, PATCH]}
+        r = respond(server, [more, ask, more], tools=tools)
+        assert r["usage"]["input_tokens"] == n and len(r["tools"]) == 3
+        assert tokens(server, input=[more, more, ask]) == tokens(server, input=ASK, tools=more["tools"])
+        for i, other in enumerate(({**WEATHER, "description": "x"}, as_function(description="Change files"),
+                                   {**SPACE, "tools": [{**WEATHER, "strict": True}]})):
+            more["tools"][1] = other
+            error = server.json("POST", PATH, {"input": [more, ask], "tools": tools}, status=400)["error"]
+            want = "input[0].tools[1].tools[0]" if i == 2 else "input[0].tools[1]"
+            assert "another" in error["message"] and error["param"] == want, error
+
+
 def test_a_namespace_without_name_and_tools_of_the_input(server):
     """Codex's `functions` is none; tools that an item brings are tools."""
     want = tokens(server, input=ASK, tools=[WEATHER])
-    assert tokens(server, input=ASK, tools=[{**SPACE, "name": "functions"}]) == want
+    assert tokens(server, input=ASK, tools=[{**SPACE, "name": "functions", "description": None}]) == want
     ask = {"role": "user", "content": ASK}
     more = {"type": "additional_tools", "role": "developer", "tools": [WEATHER]}
     assert tokens(server, input=[more, ask]) == want
@@ -194,6 +229,17 @@ def test_what_came_of_a_patch(server):
     ("name", "tools[0]", {"tools": [{"type": "namespace", "tools": []}]}),
     ("array", "tools[0].tools", {"tools": [{**SPACE, "tools": 1}]}),
     ("letters", "tools[0].tools[1]", {"tools": [{**SPACE, "tools": [{"type": "mcp"}, {**WEATHER, "name": "ü"}]}]}),
+    *[("a string, not", f"tools[1].{k}", {"tools": [{"type": "mcp"}, {**PATCH, k: 5}]}) for k in ("description", "namespace")],
+    *[("string", f"tools[0].format.{k}", {"tools": [{**PATCH, "format": {"type": "grammar", k: {}}}]})
+      for k in ("definition", "syntax", "type")],
+    ("object", "tools[0].format", {"tools": [{**PATCH, "format": 5}]}),
+    ("string", "tools[0].description", {"tools": [{**SPACE, "description": 5}]}),
+    ("string", "input[0].namespace", {"input": [
+        {"type": "custom_tool_call", "name": "a", "call_id": "x", "input": "x", "namespace": 5}]}),
+    ("in a namespace", "tools[0].tools[0]", {"tools": [{**SPACE, "tools": [SPACE]}]}),
+    ("mcp__sky__" + "x" * 120, "tools[0].tools[0]", {"tools": [{**SPACE, "tools": [{**WEATHER, "name": "x" * 120}]}]}),
+    ("output", "input[0]", {"input": [{"type": "shell_call_output", "call_id": "x", "output": None}]}),
+    ("object", "input[0].tools[0]", {"input": [{"type": "tool_search_output", "tools": [1]}]}),
     ("array", "input[0].tools", {"input": [{"type": "additional_tools", "tools": {}}, {"role": "user", "content": "a"}]}),
 ])
 def test_wrong_values(server, word, param, body):
