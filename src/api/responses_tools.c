@@ -311,10 +311,11 @@ static enum err read_items(struct reading *t, const json_t *input, struct err_in
     return err;
 }
 
-/* {"type": "function" | "custom", "name": ..., "namespace"?} as chat names a tool, into *out. */
-static enum err adapt_named(const json_t *v, const char *field, json_t **out, struct err_info *e)
+/* --- tool_choice ---------------------------------------------------------------------------- */
+
+/* {"type": "function" | "custom", "name": ..., "namespace"?}: what the model calls it. */
+static enum err named(const json_t *v, const char *field, struct buf *full, struct err_info *e)
 {
-    struct buf full = {0};
     if (!is(v, "function") && !is(v, "custom"))
         return err_set_field(e,
                              ERR_INVALID,
@@ -326,60 +327,121 @@ static enum err adapt_named(const json_t *v, const char *field, json_t **out, st
                              api_text_at(v, "type"));
     if (!api_text_at(v, "name")[0])
         return missing(field, "name", e);
-    responses_tool_name(api_text_at(v, "namespace"), api_text_at(v, "name"), &full);
-    *out = json_pack("{s:s, s:{s:s}}", "type", "function", "function", "name", buf_cstr(&full));
+    enum err err = responses_check_text(v, "namespace", field, e);
+    if (!err)
+        responses_tool_name(api_text_at(v, "namespace"), api_text_at(v, "name"), full);
+    return err;
+}
+
+/* A tool as chat names it. */
+static json_t *choice_of(const char *full)
+{
+    return json_pack("{s:s, s:{s:s}}", "type", "function", "function", "name", full);
+}
+
+static enum err unknown(const char *name, struct err_info *e)
+{
+    return err_set_field(e,
+                         ERR_INVALID,
+                         "tool_choice",
+                         "'tool_choice' names '%.64s', which is not among the tools",
+                         name);
+}
+
+/* One that is named in the list, or those of a namespace, into the set *names. */
+static enum err add_allowed(const struct reading *t,
+                            const json_t *tool,
+                            const char *field,
+                            json_t *names,
+                            struct err_info *e)
+{
+    struct buf full = {0};
+    enum err err = OK;
+    if (!json_is_object(tool))
+        return api_wrong_type(field, "an object", tool, e);
+    if (is(tool, "namespace")) {
+        const char *name = api_text_at(tool, "name");
+        if (!name[0])
+            return missing(field, "name", e);
+        responses_tool_name(name, "", &full);
+        const json_t *all = json_object_get(t->spaces, buf_cstr(&full));
+        for (size_t i = 0; i < json_array_size(all); i++)
+            json_object_set_new(names, json_string_value(json_array_get(all, i)), json_true());
+        err = all ? OK : unknown(name, e);
+    } else if (is(tool, "function") || is(tool, "custom") || is(tool, "")) {
+        if (!(err = named(tool, field, &full, e)) && !json_object_get(t->known, buf_cstr(&full)))
+            err = unknown(buf_cstr(&full), e);
+        if (!err)
+            json_object_set_new(names, buf_cstr(&full), json_true());
+    }
     buf_deinit(&full);
-    return OK;
+    return err;
 }
 
 /* {"type": "allowed_tools", "mode": ..., "tools": [named, ...]}, of which those are left out that
  * the server does not have. */
-static enum err adapt_allowed(const json_t *v, json_t **out, struct err_info *e)
+static enum err adapt_allowed(const struct reading *t,
+                              const json_t *v,
+                              json_t **out,
+                              struct err_info *e)
 {
     const json_t *tools = json_object_get(v, "tools"), *mode = json_object_get(v, "mode");
-    const bool is_auto = strcmp(api_text_at(v, "mode"), "auto") == 0;
+    const size_t n = json_array_size(tools);
+    const char *name;
+    json_t *one;
     enum err err = OK;
     if (!json_is_array(tools))
         return api_wrong_type("tool_choice.tools", "an array", tools ? tools : json_null(), e);
-    json_t *all = json_array();
-    for (size_t i = 0; !err && i < json_array_size(tools); i++) {
-        const json_t *tool = json_array_get(tools, i);
-        json_t *named = NULL;
+    if (n > CHAT_MAX_TOOLS)
+        return api_tools_too_many("tool_choice.tools", e);
+    json_t *names = json_object();
+    for (size_t i = 0; !err && i < n; i++) {
         struct place p;
         snprintf(p.text, sizeof p.text, "tool_choice.tools[%zu]", i);
-        if (!json_is_object(tool))
-            err = api_wrong_type(p.text, "an object", tool, e);
-        else if (is(tool, "function") || is(tool, "custom") || is(tool, ""))
-            err = adapt_named(tool, p.text, &named, e);
-        if (named)
-            json_array_append_new(all, named);
+        err = add_allowed(t, json_array_get(tools, i), p.text, names, e);
     }
-    if (!err && json_array_size(all) == 0 && json_array_size(tools) > 0 && is_auto) {
+    const bool none = n > 0 && json_object_size(names) == 0;
+    if (!err && none && strcmp(api_text_at(v, "mode"), "required") == 0)
+        err = err_set_field(e,
+                            ERR_INVALID,
+                            "tool_choice",
+                            "'tool_choice' requires a call of tools none of which this server has");
+    if (!err && none && strcmp(api_text_at(v, "mode"), "auto") == 0) {
         *out = json_string("none");
-        json_decref(all);
-        return OK;
+    } else if (!err) {
+        json_t *all = json_array();
+        json_object_foreach(names, name, one) json_array_append_new(all, choice_of(name));
+        *out = json_pack("{s:s, s:{s:O*, s:o}}",
+                         "type",
+                         "allowed_tools",
+                         "allowed_tools",
+                         "mode",
+                         mode,
+                         "tools",
+                         all);
     }
-    *out = json_pack("{s:s, s:{s:O*, s:o}}",
-                     "type",
-                     "allowed_tools",
-                     "allowed_tools",
-                     "mode",
-                     mode,
-                     "tools",
-                     all);
+    json_decref(names);
     return err;
 }
 
 /* A word as in chat; a tool is named without a level between. */
-static enum err adapt_choice(const json_t *body, json_t *b, struct err_info *e)
+static enum err adapt_choice(const struct reading *t,
+                             const json_t *body,
+                             json_t *b,
+                             struct err_info *e)
 {
     const json_t *v = json_object_get(body, "tool_choice");
     json_t *choice = NULL;
+    struct buf full = {0};
+    enum err err;
     if (!json_is_object(v))
         return OK;
-    enum err err = is(v, "allowed_tools") ? adapt_allowed(v, &choice, e)
-                                          : adapt_named(v, "tool_choice", &choice, e);
+    if (is(v, "allowed_tools"))
+        err = adapt_allowed(t, v, &choice, e);
+    else if (!(err = named(v, "tool_choice", &full, e)))
+        choice = choice_of(buf_cstr(&full));
     json_object_set_new(b, "tool_choice", choice);
+    buf_deinit(&full);
     return err;
 }
 
@@ -401,7 +463,7 @@ enum err responses_adapt_tools(struct responses *r,
     enter(&t, "", "");
     if (!(err = read_list(&t, json_object_get(body, "tools"), "tools", e)) &&
         !(err = read_items(&t, json_object_get(body, "input"), e)))
-        err = adapt_choice(body, b, e);
+        err = adapt_choice(&t, body, b, e);
     if (json_array_size(t.functions) > 0 || json_object_get(body, "tools"))
         json_object_set(b, "tools", t.functions);
     json_decref(t.functions);

@@ -1,6 +1,7 @@
 """Tools of /v1/responses that are not functions: what coding agents send beside them."""
 
 import json
+import time
 
 import pytest
 
@@ -13,6 +14,10 @@ PATCH = {"type": "custom", "name": "apply_patch", "description": "Change files",
 SPACE = {"type": "namespace", "name": "mcp__sky", "description": "Of the sky", "tools": [
     {**WEATHER, "defer_loading": True}, {"type": "web_search"}]}
 WEATHER_ASK = "What is the weather in Paris?"
+
+
+def allow(mode, *tools):
+    return {"type": "allowed_tools", "mode": mode, "tools": list(tools)}
 
 
 def test_what_the_server_has_not_is_left_out(server):
@@ -36,6 +41,10 @@ def test_they_cannot_be_asked_for(server, choice):
 def test_some_tool_is_required_and_none_is_left(server):
     error = server.json("POST", PATH, {"input": ASK, "tools": HOSTED, "tool_choice": "required"}, status=400)["error"]
     assert error["param"] == "tool_choice"
+    for more in ([], [WEATHER]):
+        body = {"input": ASK, "tools": [*HOSTED, *more], "tool_choice": allow("required", *HOSTED)}
+        error = server.json("POST", PATH, body, status=400)["error"]
+        assert error["param"] == "tool_choice" and "none of which this server has" in error["message"], error
 
 
 def as_function(**more):
@@ -148,10 +157,6 @@ def test_a_namespace_without_name_and_tools_of_the_input(server):
     assert r["output"][-1]["name"] == "get_weather" and r["tools"] == [WEATHER]
 
 
-def allow(mode, *tools):
-    return {"type": "allowed_tools", "mode": mode, "tools": list(tools)}
-
-
 def test_allowed_tools(server):
     """Of all kinds that are offered; what the server does not have may stand among them."""
     tools = [PATCH, {"type": "web_search"}, SPACE, {**WEATHER, "name": "f"}]
@@ -164,6 +169,31 @@ def test_allowed_tools(server):
         assert r["tool_choice"]["mode"] == "required"
     assert tokens(server, input=ASK, tools=tools, tool_choice=allow("auto", space)) == tokens(server, input=ASK, tools=[SPACE])
     assert tokens(server, input=ASK, tools=tools, tool_choice=allow("auto", {"type": "mcp"})) == tokens(server, input=ASK)
+    for name, of in (("mcp__sky", SPACE), ("mcp__sky__", SPACE), ("functions", {**WEATHER, "name": "f"})):
+        choice = allow("auto", *2 * [{"type": "namespace", "name": name}])
+        some = tokens(server, input=ASK, tools=tools[1:], tool_choice=choice)
+        assert some == tokens(server, input=ASK, tools=[of])
+    r = respond(server, tools=tools, tool_choice=allow("required", {"type": "namespace", "name": "mcp__sky"}))
+    assert {(x["name"], x["namespace"]) for x in r["output"]} == {("get_weather", "mcp__sky")}
+    empty = {"type": "namespace", "name": "none", "tools": [{"type": "mcp"}]}
+    assert tokens(server, input=ASK, tools=[WEATHER, empty],
+                  tool_choice=allow("auto", {"type": "namespace", "name": "none"})) == tokens(server, input=ASK)
+
+
+def test_how_many_are_allowed(server):
+    """A list that is too long is refused before it is gone through; names may stand in it twice."""
+    some = {"type": "function", "name": "get_weather"}
+    assert tokens(server, input=ASK, tools=[WEATHER], tool_choice=allow("auto", *512 * [some])) == tokens(
+        server, input=ASK, tools=[WEATHER])
+    tools = [{"type": "function", "name": f"f{i}"} for i in range(512)]
+    began = time.monotonic()
+    for kind in (some, {"type": "mcp"}, {"type": "namespace", "name": "functions"}):
+        body = {"input": ASK, "tools": tools, "tool_choice": allow("auto", *300_000 * [kind])}
+        error = server.json("POST", PATH, body, status=400)["error"]
+        assert error["param"] == "tool_choice.tools" and "512" in error["message"]
+    assert time.monotonic() - began < 20
+    for more in ({"tools": [*tools, WEATHER]}, {"tools": [{**SPACE, "tools": [*tools, WEATHER]}]}):
+        assert "512" in server.json("POST", PATH, {"input": ASK, **more}, status=400)["error"]["message"]
 
 
 @pytest.mark.parametrize("param, choice", [
@@ -173,6 +203,10 @@ def test_allowed_tools(server):
     ("tool_choice.tools[1]", allow("auto", {"type": "mcp"}, {"type": "function"})),
     ("tool_choice.tools[0]", allow("auto", {"name": "get_weather"})), ("tool_choice.tools[0]", allow("auto", "get_weather")),
     ("tool_choice", allow("auto", {"type": "function", "name": "other"})),
+    ("tool_choice", allow("auto", {"type": "namespace", "name": "other"})),
+    ("tool_choice.tools[0]", allow("auto", {"type": "namespace"})),
+    ("tool_choice.tools[0].namespace", allow("auto", {"type": "custom", "name": "get_weather", "namespace": 5})),
+    ("tool_choice.namespace", {"type": "function", "name": "get_weather", "namespace": 5}),
 ])
 def test_wrong_lists_of_allowed_tools(server, param, choice):
     error = server.json("POST", PATH, {"input": ASK, "tools": [WEATHER], "tool_choice": choice}, status=400)["error"]
