@@ -123,7 +123,9 @@ struct api_call {
     struct api_vectors *vectors; /* vectors.h; of calls for embeddings and scores, else NULL */
     struct buf *echoes;          /* [n_prompts] text of the prompts, when echo */
     uint32_t n_prompts;
-    struct chat_tools tools;   /* of the request; of its own body */
+    struct chat_tools tools; /* of the request; of its own body */
+    const json_t
+        *tool_places; /* the dialect's, of tools that it made for the chat route (tools.h) */
     struct reply_config reply; /* how replies are read; style NULL: they are not */
     bool include_usage, return_tokens, ignore_eos, logprobs, echo;
     bool parse_special; /* control tokens in texts of prompts (completions.c) */

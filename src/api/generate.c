@@ -7,6 +7,7 @@
  * gets all of its choices or an error, never some. */
 #include "api/native.h"
 #include "api/reply.h"
+#include "api/tools.h"
 #include "base/mem.h"
 
 #include <stdio.h>
@@ -71,6 +72,20 @@ static uint32_t default_max_tokens(const struct api_call *c, const struct api_di
     return d->whole_context ? 0 : DEFAULT_MAX_TOKENS;
 }
 
+static enum err constrain(struct api_call *c,
+                          const json_t *body,
+                          struct api_params *p,
+                          struct err_info *e)
+{
+    enum err err;
+    if ((err = api_reply_constrain(c, p, e)) || (err = api_structured_parse(c, body, p, e)))
+        api_tools_name_schema(&c->tools,
+                              c->tool_places,
+                              c->shape == API_ANTHROPIC ? "input_schema" : "parameters",
+                              e);
+    return err;
+}
+
 /* Read the body into *job and the flags of *c. */
 static enum err parse(struct api_call *c,
                       const struct api_dialect *d,
@@ -95,7 +110,7 @@ static enum err parse(struct api_call *c,
         (err = api_read_extras(c, body, p, e)) ||
         (err = api_apply_terms(c, body, &job->terms, &p->request, e)) ||
         (err = d->parse(c, body, job, e)) || (err = api_read_budget(c, body, p, e)) ||
-        (err = api_reply_constrain(c, p, e)) || (err = api_structured_parse(c, body, p, e)))
+        (err = constrain(c, body, p, e)))
         return err;
     p->request.logprobs = c->logprobs;
     p->request.n_top_logprobs = c->n_top;

@@ -521,6 +521,7 @@ enum err messages_adapt(struct api_call *c, const json_t *body, json_t **out, st
         (err = adapt_stops(body, b, e)) || (err = adapt_thinking(body, b, e)) ||
         (err = adapt_output(body, b, e)))
         return err;
+    c->tool_places = m->places;
     return OK;
 }
 

@@ -218,6 +218,7 @@ enum err responses_adapt(struct api_call *c, const json_t *body, json_t **out, s
         (err = responses_adapt_tools(r, body, b, e)) || (err = adapt_format(body, b, e)) ||
         (err = adapt_rest(body, b, e)))
         return err;
+    c->tool_places = r->places;
     json_object_del(b, "top_logprobs"); /* read; in chat they need another field */
     write_echo(c->state, body);
     return OK;

@@ -1,6 +1,7 @@
 #include "api/tools.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* *out: o's member, NULL if it is absent or null. */
@@ -242,6 +243,44 @@ void api_tools_name_place(const json_t *places, struct err_info *e)
             return;
         }
     }
+}
+
+/* The place of a schema as a grammar has it: "tools[2].tools[0]" is "/tools/2/tools/0/parameters".
+ */
+static void put_pointer(const char *place, const char *parameters, struct buf *out)
+{
+    buf_char(out, '/');
+    for (; *place; place++) {
+        if (*place != ']')
+            buf_char(out, strchr("[.", *place) ? '/' : *place);
+    }
+    buf_printf(out, "/%s", parameters);
+}
+
+/* Such an error begins: 'FIELD': at "/tools/2/function/parameters... */
+void api_tools_name_schema(const struct chat_tools *tools,
+                           const json_t *places,
+                           const char *parameters,
+                           struct err_info *e)
+{
+    static const char before[] = "': at \"/tools/", behind[] = "/function/parameters";
+    char *at = e ? strstr(e->text, before) : NULL, *end, rest[sizeof e->text];
+    struct buf whole = {0};
+    if (!at)
+        return;
+    const size_t i = strtoul(at + strlen(before), &end, 10);
+    if (strncmp(end, behind, strlen(behind)) != 0 ||
+        i >= json_array_size(tools->allowed ? tools->allowed : tools->list))
+        return;
+    snprintf(rest, sizeof rest, "%s", end + strlen(behind));
+    const char *place = json_string_value(json_array_get(places, tools->index[i]));
+    if (place)
+        put_pointer(place, parameters, &whole);
+    else
+        buf_printf(&whole, "/tools/%d%s", tools->index[i], behind);
+    at = strchr(at, '/');
+    snprintf(at, sizeof e->text - (size_t)(at - e->text), "%s%s", buf_cstr(&whole), rest);
+    buf_deinit(&whole);
 }
 
 /* ---- messages ---- */

@@ -15,8 +15,15 @@ enum err api_tools_parse(const json_t *body,
 enum err api_tools_too_many(const char *field, struct err_info *e) WEIR_MUST_USE;
 
 /* An error of one of the tools that a dialect made for the chat route speaks of the client's own:
- * places, an array, has the name of each. NULL: nothing changes. */
+ * places, an array, has the name of each ("tools[2]"). NULL: nothing changes. */
 void api_tools_name_place(const json_t *places, struct err_info *e);
+
+/* Likewise of a grammar's error, which has the place in those that may be called. `parameters` is
+ * the client's name of the schema; places NULL: a tool of the chat route itself. */
+void api_tools_name_schema(const struct chat_tools *tools,
+                           const json_t *places,
+                           const char *parameters,
+                           struct err_info *e);
 
 /* Check what a message says of tools and of reasoning: `tool_calls`, `tool_call_id`,
  * `reasoning_content`. `field` is the message's name in errors. `message` is a copy of its own:

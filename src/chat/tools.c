@@ -101,6 +101,7 @@ enum err chat_tools_add(struct chat_tools *t,
     if (!tool || json_array_append_new(t->list, tool) != 0)
         return err_set(e, ERR_NOMEM, "no memory for a tool");
     t->strict[n] = strict;
+    t->index[n] = (uint16_t)n;
     t->n_bytes += json_dumpb(tool, NULL, 0, JSON_COMPACT);
     if (t->n_bytes > CHAT_MAX_TOOLS_BYTES)
         return err_set_field(e,
@@ -129,7 +130,8 @@ enum err chat_tools_allow(struct chat_tools *t, const struct json_t *names, stru
         if (!is_among(names, name_of(tool)))
             continue;
         json_array_append(allowed, tool);
-        t->allowed_strict[n++] = t->strict[i];
+        t->allowed_strict[n] = t->strict[i];
+        t->index[n++] = (uint16_t)i;
     }
     if (json_array_size(allowed) != n || !allowed) {
         json_decref(allowed);

@@ -37,6 +37,7 @@ struct chat_tools {
     struct json_t *allowed;            /* of CHAT_TOOLS_REQUIRED: those of list that may be called,
                                         * in its order; NULL: all */
     bool allowed_strict[CHAT_MAX_TOOLS]; /* [of allowed] */
+    uint16_t index[CHAT_MAX_TOOLS]; /* [of allowed, else of list] which it was when it was added */
 };
 void chat_tools_deinit(struct chat_tools *t);
 

@@ -245,6 +245,12 @@ def test_tools_that_the_provider_runs_are_left_out(server):
     assert message(server, ASK, tools=hosted)["stop_reason"] == "end_turn"
 
 
+def test_a_wrong_schema_is_found_where_the_client_has_it(server):
+    wrong = {"name": "wrong", "input_schema": {"type": "nothing"}, "strict": True}
+    said = error(server, 400, messages=ASK, max_tokens=1, tools=[SEARCH, WEATHER, wrong])
+    assert 'at "/tools/2/input_schema/type": ' in json.dumps(said).replace('\\"', '"'), said
+
+
 def test_blocks_of_what_a_provider_ran_are_left_out(server):
     said = [{"type": "text", "text": "Let me see. "}, {"type": "text", "text": "Paris."}]
     ran = [{"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "x"}},

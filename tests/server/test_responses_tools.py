@@ -13,6 +13,7 @@ PATCH = {"type": "custom", "name": "apply_patch", "description": "Change files",
          "format": {"type": "grammar", "syntax": "lark", "definition": "start: /.+/s"}}
 SPACE = {"type": "namespace", "name": "mcp__sky", "description": "Of the sky", "tools": [
     {**WEATHER, "defer_loading": True}, {"type": "web_search"}]}
+WRONG = {"type": "function", "name": "wrong", "parameters": {"type": "nothing"}, "strict": True}
 WEATHER_ASK = "What is the weather in Paris?"
 
 
@@ -279,6 +280,20 @@ def test_what_came_of_a_patch(server):
 def test_wrong_values(server, word, param, body):
     error = server.json("POST", PATH, {"input": ASK, "max_output_tokens": 1, **body}, status=400)["error"]
     assert word in error["message"] and error["param"] == param, error
+
+
+@pytest.mark.parametrize("place, more", [
+    ("/tools/2", {"tools": [WEATHER, {"type": "mcp"}, WRONG]}),
+    ("/tools/1/tools/2", {"tools": [PATCH, {**SPACE, "tools": [WEATHER, {"type": "mcp"}, WRONG]}]}),
+    ("/input/0/tools/1", {"input": [{"type": "additional_tools", "tools": [WEATHER, WRONG]}, {"role": "user", "content": ASK}],
+                          "tools": [WEATHER]}),
+    ("/tools/2", {"tools": [{"type": "mcp"}, WEATHER, WRONG], "tool_choice": allow("auto", {"type": "function", "name": "wrong"})}),
+    ("/tools/2", {"tools": [{"type": "mcp"}, WEATHER, WRONG], "tool_choice": allow("required", {"type": "function", "name": "wrong"})}),
+    ("/tools/2", {"tools": [{"type": "mcp"}, WEATHER, WRONG], "text": {"format": {"type": "json_object"}}}),
+])
+def test_a_wrong_schema_is_found_where_the_client_has_it(server, place, more):
+    error = server.json("POST", PATH, {"input": ASK, **more}, status=400)["error"]
+    assert f'at "{place}/parameters/type": ' in error["message"], error
 
 
 def test_a_coding_agent(server):

@@ -256,6 +256,15 @@ def test_allowed(server):
     assert answer["message"]["content"] == "7"
 
 
+@pytest.mark.parametrize("mode", ["auto", "required"])
+def test_a_wrong_schema_among_those_allowed(server, mode):
+    """It is named by its place in the list that came."""
+    wrong = {"type": "function", "function": {"name": "wrong", "parameters": {"type": "nothing"}, "strict": True}}
+    body = ask(tools=[TIME, WEATHER, wrong], tool_choice=allow(mode, "wrong"))
+    message = server.json("POST", CHAT, body, status=400)["error"]["message"]
+    assert 'at "/tools/2/function/parameters/type": ' in message
+
+
 def without_id(answer, like):
     """The message of an answer, with the ids of the calls of another."""
     message = answer["choices"][0]["message"]

@@ -105,6 +105,8 @@ static void test_allowed(void **state)
         const json_t *may = i == 0 ? t.allowed : t.list;
         const bool *strict = i == 0 ? t.allowed_strict : t.strict;
         assert_int_equal(json_array_size(may), 2);
+        assert_int_equal(t.index[0], 1);
+        assert_int_equal(t.index[1], 2);
         assert_false(strict[0]);
         assert_true(strict[1]);
         assert_true(i == 0 ? t.strict[2] : !t.allowed);
