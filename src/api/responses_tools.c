@@ -500,12 +500,12 @@ static json_t *unescape(const struct buf *inside)
     return s;
 }
 
-/* `input`, or the one text there is, by whatever name; NULL: neither. */
+/* The one member if it is a text, by whatever name; else NULL. */
 static const json_t *only_text(const json_t *arguments)
 {
-    const json_t *v = json_object_get(arguments, "input");
-    if (!v && json_object_size(arguments) == 1)
-        v = json_object_iter_value(json_object_iter((json_t *)arguments));
+    const json_t *v = json_object_size(arguments) == 1
+                          ? json_object_iter_value(json_object_iter((json_t *)arguments))
+                          : NULL;
     return json_is_string(v) ? v : NULL;
 }
 
