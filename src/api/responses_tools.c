@@ -470,7 +470,7 @@ enum err responses_adapt_tools(struct responses *r,
     json_decref(t.known);
     json_decref(t.spaces);
     json_decref(t.told);
-    return err;
+    return api_json_starved() ? api_no_memory(e) : err;
 }
 
 /* --- writing -------------------------------------------------------------------------------- */

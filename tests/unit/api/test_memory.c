@@ -156,6 +156,15 @@ static void test_what_compiles_grammars(void **state)
           "\"required\",\"tools\":[{\"type\":\"custom\",\"name\":\"c\",\"namespace\":\"s\"}]}}");
     sweep("POST",
           "/v1/responses",
+          "{\"input\":\"Hi\",\"max_output_tokens\":4,\"temperature\":0,\"cache_prompt\":false,"
+          "\"tools\":[{\"type\":\"namespace\",\"name\":\"s\",\"description\":\"d\",\"tools\":[{"
+          "\"type\":"
+          "\"custom\",\"name\":\"c\"},{\"type\":\"custom\",\"name\":\"c\"}]}],\"tool_choice\":{"
+          "\"type\":"
+          "\"allowed_tools\",\"mode\":\"auto\",\"tools\":[{\"type\":\"namespace\",\"name\":\"s\"}]}"
+          "}");
+    sweep("POST",
+          "/v1/responses",
           "{\"input\":[{\"type\":\"custom_tool_call\",\"call_id\":\"a\",\"name\":\"c\","
           "\"input\":\"x\"},{\"type\":\"custom_tool_call_output\",\"call_id\":\"a\","
           "\"output\":\"y\"}],\"max_output_tokens\":4,\"temperature\":0,\"cache_prompt\":false}");
