@@ -32,9 +32,10 @@ struct reading {
     json_t *offered;   /* of r, or of a namespace */
     json_t *known;     /* {name that the model has: [its function, is it custom]} */
     json_t *spaces;    /* {what begins names in a namespace: [the model's names, ...]} */
-    json_t *told;      /* {what was said of namespaces: true} */
+    json_t *abouts;    /* [of functions] what is to be told of its namespace, or null */
+    json_t *allowed;   /* {the model's name: true} of those that it is told of; NULL: all */
     const char *space; /* "": in none */
-    const char *about; /* what the model is to be told of that, before the next tool's own */
+    json_t *about;     /* what is to be told of that, or NULL */
 };
 
 /* Where something is: "tools[2].tools[0]". */
@@ -125,26 +126,47 @@ static json_t *plain_function(const json_t *tool)
     return function;
 }
 
-/* What its namespace is about, once, before what is said of the tool itself. */
-static enum err tell_about(struct reading *t, json_t *function, struct err_info *e)
+/* "Namespace SPACE: ABOUT"; NULL: there is nothing to tell, or no memory. */
+static json_t *about_of(const char *space, const char *about)
 {
-    const char *own = api_text_at(function, "description");
     struct buf text = {.may_fail = true};
-    if (!t->about[0])
-        return OK;
+    if (!about[0])
+        return NULL;
     buf_str(&text, "Namespace ");
-    buf_str(&text, t->space);
+    buf_str(&text, space);
     buf_str(&text, ": ");
-    buf_str(&text, t->about);
-    t->about = "";
-    if (!text.failed && !json_object_get(t->told, buf_cstr(&text))) {
-        json_object_set_new(t->told, buf_cstr(&text), json_true());
+    buf_str(&text, about);
+    json_t *v = text.failed ? NULL : json_string(buf_cstr(&text));
+    buf_deinit(&text);
+    return v;
+}
+
+/* What a namespace is about, once, before what is said of the first of its tools. */
+static enum err tell_abouts(const struct reading *t, struct err_info *e)
+{
+    json_t *told = json_object(), *last = NULL;
+    bool failed = false;
+    for (size_t i = 0; i < json_array_size(t->functions); i++) {
+        json_t *function = json_object_get(json_array_get(t->functions, i), "function");
+        json_t *about = json_array_get(t->abouts, i);
+        const char *own = api_text_at(function, "description");
+        if (t->allowed && !json_object_get(t->allowed, api_text_at(function, "name")))
+            continue;
+        if (!json_is_string(about) || about == last ||
+            json_object_get(told, json_string_value(about)))
+            continue;
+        last = about;
+        json_object_set_new(told, json_string_value(about), json_true());
+        struct buf text = {.may_fail = true};
+        buf_str(&text, json_string_value(about));
         buf_str(&text, own[0] ? "\n\n" : "");
         buf_str(&text, own);
-        json_object_set_new(function, "description", json_string(buf_cstr(&text)));
+        failed |= text.failed;
+        if (!text.failed)
+            json_object_set_new(function, "description", json_string(buf_cstr(&text)));
+        buf_deinit(&text);
     }
-    const bool failed = text.failed;
-    buf_deinit(&text);
+    json_decref(told);
     return failed ? api_no_memory(e) : OK;
 }
 
@@ -175,9 +197,7 @@ static enum err add_function(struct reading *t,
                              CHAT_MAX_TOOLS,
                              field);
     json_object_set_new(t->known, full, json_pack("[o, b]", json_copy(function), custom));
-    enum err err = tell_about(t, function, e);
-    if (err)
-        return err;
+    json_array_append_new(t->abouts, t->about ? json_incref(t->about) : json_null());
     json_array_append_new(t->functions,
                           json_pack("{s:s, s:O}", "type", "function", "function", function));
     json_array_append_new(t->r->places, json_string(field));
@@ -231,7 +251,7 @@ static enum err read_list(struct reading *t,
                           struct err_info *e);
 
 /* What is read from now on is in it. */
-static void enter(struct reading *t, const char *space, const char *about)
+static void enter(struct reading *t, const char *space, json_t *about)
 {
     struct buf before = {0};
     t->space = space;
@@ -258,8 +278,11 @@ static enum err read_namespace(struct reading *t,
         return missing(field, "name", e);
     if ((err = responses_check_text(tool, "description", field, e)))
         return err;
+    const char *name = api_text_at(tool, "name"), *about = api_text_at(tool, "description");
+    enter(&below, name, about_of(name, about));
+    if (!below.about && about[0])
+        return api_no_memory(e);
     below.offered = json_array();
-    enter(&below, api_text_at(tool, "name"), api_text_at(tool, "description"));
     snprintf(p.text, sizeof p.text, "%.40s.tools", field);
     err = read_list(&below, json_object_get(tool, "tools"), p.text, e);
     if (!err && json_array_size(below.offered) > 0) {
@@ -267,6 +290,7 @@ static enum err read_namespace(struct reading *t,
         json_object_set(own, "tools", below.offered);
         json_array_append_new(t->offered, own);
     }
+    json_decref(below.about);
     json_decref(below.offered);
     return err;
 }
@@ -380,10 +404,7 @@ static enum err add_allowed(const struct reading *t,
 
 /* {"type": "allowed_tools", "mode": ..., "tools": [named, ...]}, of which those are left out that
  * the server does not have. */
-static enum err adapt_allowed(const struct reading *t,
-                              const json_t *v,
-                              json_t **out,
-                              struct err_info *e)
+static enum err adapt_allowed(struct reading *t, const json_t *v, json_t **out, struct err_info *e)
 {
     const json_t *tools = json_object_get(v, "tools"), *mode = json_object_get(v, "mode");
     const size_t n = json_array_size(tools);
@@ -420,15 +441,14 @@ static enum err adapt_allowed(const struct reading *t,
                          "tools",
                          all);
     }
+    if (!err && strcmp(api_text_at(v, "mode"), "auto") == 0)
+        t->allowed = json_incref(names);
     json_decref(names);
     return err;
 }
 
 /* A word as in chat; a tool is named without a level between. */
-static enum err adapt_choice(const struct reading *t,
-                             const json_t *body,
-                             json_t *b,
-                             struct err_info *e)
+static enum err adapt_choice(struct reading *t, const json_t *body, json_t *b, struct err_info *e)
 {
     const json_t *v = json_object_get(body, "tool_choice");
     json_t *choice = NULL;
@@ -459,17 +479,19 @@ enum err responses_adapt_tools(struct responses *r,
                         .offered = r->offered,
                         .known = json_object(),
                         .spaces = json_object(),
-                        .told = json_object()};
-    enter(&t, "", "");
+                        .abouts = json_array()};
+    enter(&t, "", NULL);
     if (!(err = read_list(&t, json_object_get(body, "tools"), "tools", e)) &&
-        !(err = read_items(&t, json_object_get(body, "input"), e)))
-        err = adapt_choice(&t, body, b, e);
+        !(err = read_items(&t, json_object_get(body, "input"), e)) &&
+        !(err = adapt_choice(&t, body, b, e)))
+        err = tell_abouts(&t, e);
     if (json_array_size(t.functions) > 0 || json_object_get(body, "tools"))
         json_object_set(b, "tools", t.functions);
     json_decref(t.functions);
     json_decref(t.known);
     json_decref(t.spaces);
-    json_decref(t.told);
+    json_decref(t.abouts);
+    json_decref(t.allowed);
     return api_json_starved() ? api_no_memory(e) : err;
 }
 

@@ -125,6 +125,10 @@ def test_what_a_namespace_is_about_is_told_once(server):
     r = respond(server, [more, {"role": "user", "content": ASK}], tools=[SPACE])
     assert r["usage"]["input_tokens"] == n
     assert [[t["name"] for t in space["tools"]] for space in r["tools"]] == [["get_weather"], ["f"]]
+    some = allow("auto", {"type": "function", "name": "f", "namespace": "mcp__sky"})
+    first = {**flat[1], "description": "Namespace mcp__sky: Of the sky"}
+    assert tokens(server, input=ASK, tools=[{**SPACE, "tools": [WEATHER, other]}], tool_choice=some) == tokens(
+        server, input=ASK, tools=[first])
     flat[0], flat[1] = {**flat[0], "description": "Namespace mcp__sky: Of the sky"}, {**flat[1], "description": "x"}
     bare = [{**WEATHER, "description": ""}, {**other, "description": "x"}]
     assert tokens(server, input=ASK, tools=[{**SPACE, "tools": bare}]) == tokens(server, input=ASK, tools=flat)
