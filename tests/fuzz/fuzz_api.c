@@ -4,6 +4,7 @@
  *
  * The first byte chooses the route; the vocabulary has every byte, so that any text is a prompt. */
 #include "api/call.h"
+#include "api/store.h"
 #include "engine/stop.h"
 
 #include <stdio.h>
@@ -113,14 +114,25 @@ static void check_job(const struct api_call *c, const struct api_job *job)
 /* api_generate (generate.c) up to the requests. */
 static enum err parse(struct api_call *c,
                       const struct api_dialect *d,
-                      const json_t *body,
+                      const json_t *given,
                       struct api_job *job,
                       struct err_info *e)
 {
-    enum err err = api_params_parse(
-        body, tokenizer_n_vocab(c->tokenizer), c->api->max_choices, &job->params, e);
-    return err ? err : d->parse(c, body, job, e);
+    json_t *made = NULL;
+    enum err err = d->adapt ? d->adapt(c, given, &made, e) : OK;
+    const json_t *body = made ? made : given;
+    if (!err)
+        err = api_params_parse(
+            body, tokenizer_n_vocab(c->tokenizer), c->api->max_choices, &job->params, e);
+    if (!err)
+        err = d->parse(c, body, job, e);
+    json_decref(made);
+    return err;
 }
+
+/* By the first byte, from '0' on: those that read a body without an engine. */
+static const struct api_dialect *const routes[] = {
+    &api_completions, &api_chat, &api_responses, &api_messages};
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
 {
@@ -131,6 +143,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
     if (!tokenizer) {
         tokenizer = make_tokenizer();
         api.tmpl = chat_template_create(chatml, sizeof chatml - 1);
+        api.store = api_store_create(1, 1 << 10);
     }
     struct api_call c = {.api = &api, .tokenizer = tokenizer};
     struct api_job job = {0};
@@ -138,7 +151,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
     json_t *body = NULL;
     enum err err = api_json_parse((const char *)data + 1, n_bytes - 1, &body, &e);
     if (!err)
-        err = parse(&c, data[0] % 2 ? &api_chat : &api_completions, body, &job, &e);
+        err = parse(&c, routes[data[0] % (sizeof routes / sizeof *routes)], body, &job, &e);
     if (err)
         check_error(err, &e);
     else
@@ -150,6 +163,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
     free(job.prompts);
     chat_tools_deinit(&c.tools);
     api_params_deinit(&job.params);
+    if (c.free_state)
+        c.free_state(c.state);
     json_decref(body);
     return 0;
 }

@@ -7,8 +7,9 @@ import json
 
 import seeds
 
-COMPLETIONS, CHAT = b"0", b"1"
+COMPLETIONS, CHAT, RESPONSES, MESSAGES = b"0", b"1", b"2", b"3"
 PROMPT = {"prompt": "a"}
+TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
 HI = {"messages": [{"role": "user", "content": "hi"}]}
 
 
@@ -46,6 +47,41 @@ SEEDS = {
     "not_utf8": body(COMPLETIONS, b'{"prompt": "\xff"}'),
     "cut_character": body(CHAT, {"messages": [{"role": "x" + "\u20ac" * 20, "content": ""}]}),
     "deep": body(COMPLETIONS, b'{"prompt": ' + b"[" * 50 + b"]" * 50 + b"}"),
+    "allowed": body(CHAT, HI | {"tools": [TOOL], "tool_choice": {
+        "type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [
+            {"type": "function", "function": {"name": "f"}}]}}}),
+    "responses": body(RESPONSES, {
+        "input": [{"role": "user", "content": [{"type": "input_text", "text": "hi"}]},
+                  {"type": "reasoning", "content": [{"type": "reasoning_text", "text": "r"}]},
+                  {"type": "function_call", "call_id": "1", "name": "f", "arguments": "{}"},
+                  {"type": "function_call_output", "call_id": "1", "output": "o"},
+                  {"type": "web_search_call"}],
+        "instructions": "i", "text": {"format": {"type": "json_object"}}, "include": [],
+        "previous_response_id": None, "max_output_tokens": 9}),
+    "responses_tools": body(RESPONSES, {"input": "hi", "tools": [
+        {"type": "custom", "name": "c", "format": {
+            "type": "grammar", "syntax": "lark", "definition": "d"}},
+        {"type": "namespace", "name": "n", "description": "about", "tools": [
+            {"type": "function", "name": "f", "parameters": {"type": "object"}}]},
+        {"type": "web_search"}], "tool_choice": {"type": "allowed_tools", "mode": "auto", "tools": [
+            {"type": "namespace", "name": "n"}, {"type": "custom", "name": "c"}]}}),
+    "responses_items": body(RESPONSES, {"input": [
+        {"type": "custom_tool_call", "call_id": "1", "name": "c", "input": "x"},
+        {"type": "custom_tool_call_output", "call_id": "1", "output": "o"},
+        {"type": "apply_patch_call", "call_id": "2", "operation": {"type": "t"}},
+        {"type": "apply_patch_call_output", "call_id": "2", "status": "failed"},
+        {"type": "additional_tools", "tools": [{"type": "custom", "name": "c"}]}]}),
+    "messages": body(MESSAGES, {
+        "max_tokens": 9, "system": [{"type": "text", "text": "s"}], "messages": [
+            {"role": "user", "content": "hi"},
+            {"role": "assistant", "content": [
+                {"type": "thinking", "thinking": "t", "signature": "s"},
+                {"type": "tool_use", "id": "1", "name": "f", "input": {}}]},
+            {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "1"}]}],
+        "tools": [{"name": "f", "input_schema": {"type": "object"}},
+                  {"type": "web_search_20250305", "name": "w"}],
+        "tool_choice": {"type": "any", "disable_parallel_tool_use": True},
+        "stop_sequences": ["x"], "thinking": {"type": "enabled", "budget_tokens": 1024}}),
     "empty": COMPLETIONS,
 }
 
