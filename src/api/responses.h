@@ -50,6 +50,8 @@ enum err responses_adapt_tools(struct responses *r,
 /* o's member may be absent or null, else it must be a string; `of` names o in errors. */
 enum err responses_check_text(const json_t *o, const char *name, const char *of, struct err_info *e)
     WEIR_MUST_USE;
+/* The error that a text is not there. */
+enum err responses_missing(const char *field, const char *name, struct err_info *e);
 /* What the model calls a tool of this name, in a namespace unless that is "": one name. */
 void responses_tool_name(const char *space, const char *name, struct buf *out);
 /* r->tool is of the tool that the model called by r->name; name: its own, not quoted. */

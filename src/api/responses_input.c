@@ -27,12 +27,6 @@ struct talk {
     struct buf thoughts; /* reasoning that belongs to the assistant's next message */
 };
 
-static enum err missing(const char *field, const char *name, struct err_info *e)
-{
-    return err_set_field(
-        e, ERR_INVALID, field, "'%s' has no '%s', which must be a string", field, name);
-}
-
 /* A text, or parts of text. */
 static enum err join_parts(const json_t *v, const char *field, struct buf *out, struct err_info *e)
 {
@@ -62,7 +56,7 @@ static enum err join_parts(const json_t *v, const char *field, struct buf *out, 
                                  field,
                                  api_text_at(part, "type"));
         if (!json_is_string(text))
-            return missing(field, "text", e);
+            return responses_missing(field, "text", e);
         buf_add(out, json_string_value(text), json_string_length(text));
     }
     return OK;
@@ -163,14 +157,14 @@ static enum err add_call(struct talk *t,
     const char *name = kind->name ? kind->name : json_string_value(json_object_get(item, "name"));
     struct buf full = {0};
     if (!json_is_string(id))
-        return missing(field, "call_id", e);
+        return responses_missing(field, "call_id", e);
     if (!name)
-        return missing(field, "name", e);
+        return responses_missing(field, "name", e);
     if (kind->name && !json_is_object(given))
         return err_set_field(
             e, ERR_INVALID, field, "'%s' has no '%s', which must be an object", field, kind->given);
     if (!kind->name && !json_is_string(given))
-        return missing(field, kind->given, e);
+        return responses_missing(field, kind->given, e);
     enum err err = responses_check_text(item, "namespace", field, e);
     if (err)
         return err;
@@ -225,7 +219,7 @@ static enum err add_result(struct talk *t,
     if (any && !id)
         id = json_object_get(item, "id");
     if (!json_is_string(id))
-        return missing(field, "call_id", e);
+        return responses_missing(field, "call_id", e);
     if (patch)
         err = put_status(item, field, !output, &text, e);
     if (err) {

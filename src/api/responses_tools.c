@@ -48,7 +48,7 @@ static bool is(const json_t *o, const char *type)
     return strcmp(api_text_at(o, "type"), type) == 0;
 }
 
-static enum err missing(const char *field, const char *name, struct err_info *e)
+enum err responses_missing(const char *field, const char *name, struct err_info *e)
 {
     return err_set_field(
         e, ERR_INVALID, field, "'%s' has no '%s', which must be a string", field, name);
@@ -69,7 +69,7 @@ static enum err check_tool(const json_t *tool, const char *field, struct err_inf
     enum err err;
     snprintf(p.text, sizeof p.text, "%.40s.format", field);
     if (!api_text_at(tool, "name")[0])
-        return missing(field, "name", e);
+        return responses_missing(field, "name", e);
     if ((err = responses_check_text(tool, "description", field, e)) ||
         (err = responses_check_text(tool, "namespace", field, e)))
         return err;
@@ -275,7 +275,7 @@ static enum err read_namespace(struct reading *t,
         return err_set_field(
             e, ERR_INVALID, field, "'%s' is a namespace in a namespace, which there is not", field);
     if (!api_text_at(tool, "name")[0])
-        return missing(field, "name", e);
+        return responses_missing(field, "name", e);
     if ((err = responses_check_text(tool, "description", field, e)))
         return err;
     const char *name = api_text_at(tool, "name"), *about = api_text_at(tool, "description");
@@ -300,7 +300,7 @@ static enum err read_tool(struct reading *t, json_t *tool, const char *field, st
     if (!json_is_object(tool))
         return api_wrong_type(field, "an object", tool, e);
     if (!api_text_at(tool, "type")[0])
-        return missing(field, "type", e);
+        return responses_missing(field, "type", e);
     if (is(tool, "namespace"))
         return read_namespace(t, tool, field, e);
     return is(tool, "function") || is(tool, "custom") ? offer(t, tool, field, e) : OK;
@@ -350,7 +350,7 @@ static enum err named(const json_t *v, const char *field, struct buf *full, stru
                              field,
                              api_text_at(v, "type"));
     if (!api_text_at(v, "name")[0])
-        return missing(field, "name", e);
+        return responses_missing(field, "name", e);
     enum err err = responses_check_text(v, "namespace", field, e);
     if (!err)
         responses_tool_name(api_text_at(v, "namespace"), api_text_at(v, "name"), full);
@@ -386,7 +386,7 @@ static enum err add_allowed(const struct reading *t,
     if (is(tool, "namespace")) {
         const char *name = api_text_at(tool, "name");
         if (!name[0])
-            return missing(field, "name", e);
+            return responses_missing(field, "name", e);
         responses_tool_name(name, "", &full);
         const json_t *all = json_object_get(t->spaces, buf_cstr(&full));
         for (size_t i = 0; i < json_array_size(all); i++)
