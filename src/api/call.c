@@ -21,6 +21,29 @@ const char *api_finish_name(enum finish f)
     return f == FINISH_LENGTH ? "length" : "stop";
 }
 
+static void put_counts(uint64_t prompt, uint64_t completion, struct buf *out)
+{
+    api_field_int(out, "prompt_tokens", (int64_t)prompt);
+    api_field_int(out, "completion_tokens", (int64_t)completion);
+    api_field_int(out, "total_tokens", (int64_t)(prompt + completion));
+}
+
+/* The usage field of a chunk that is not the last: what the choice itself came to, or null. */
+static void put_chunk_usage(const struct api_choice *ch, struct buf *out)
+{
+    uint32_t n_prompt;
+    if (!ch->call->include_usage)
+        return;
+    if (!ch->call->usage_so_far) {
+        buf_str(out, ",\"usage\":null");
+        return;
+    }
+    request_prompt(ch->req, &n_prompt);
+    buf_str(out, ",\"usage\":{");
+    put_counts(n_prompt, ch->ended ? request_n_completion(ch->req) : ch->n_taken, out);
+    buf_char(out, '}');
+}
+
 /* The usage object of the call, all requests finished. */
 static void put_usage(const struct api_call *c, struct buf *out)
 {
@@ -37,9 +60,7 @@ static void put_usage(const struct api_call *c, struct buf *out)
         }
     }
     buf_char(out, '{');
-    api_field_int(out, "prompt_tokens", (int64_t)prompt);
-    api_field_int(out, "completion_tokens", (int64_t)completion);
-    api_field_int(out, "total_tokens", (int64_t)(prompt + completion));
+    put_counts(prompt, completion, out);
     buf_str(out, ",\"prompt_tokens_details\":{");
     api_field_int(out, "cached_tokens", (int64_t)cached);
     buf_str(out, "},\"completion_tokens_details\":{");
@@ -65,8 +86,7 @@ void api_openai_progress(struct api_choice *ch, const char *fields, struct buf *
     api_chunk_begin(ch, out);
     buf_str(out, ch->call->dialect == &api_chat ? ",\"delta\":{}" : ",\"text\":\"\"");
     buf_str(out, ",\"logprobs\":null,\"finish_reason\":null}]");
-    if (ch->call->include_usage)
-        buf_str(out, ",\"usage\":null");
+    put_chunk_usage(ch, out);
     buf_str(out, fields);
     buf_str(out, "}\n\n");
 }
@@ -75,8 +95,7 @@ void api_chunk_end(const struct api_choice *ch, const char *finish, struct buf *
 {
     api_field_text(out, "finish_reason", finish);
     buf_str(out, "}]");
-    if (ch->call->include_usage)
-        buf_str(out, ",\"usage\":null");
+    put_chunk_usage(ch, out);
     if (finish && !has_last_chunk(ch->call)) {
         api_put_extras(ch, out);
     } else if (ch->call->timings_per_token && ch->n_taken > 0) {

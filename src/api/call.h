@@ -127,7 +127,7 @@ struct api_call {
     const json_t
         *tool_places; /* the dialect's, of tools that it made for the chat route (tools.h) */
     struct reply_config reply; /* how replies are read; style NULL: they are not */
-    bool include_usage, return_tokens, ignore_eos, logprobs, echo;
+    bool include_usage, usage_so_far, return_tokens, ignore_eos, logprobs, echo;
     bool parse_special; /* control tokens in texts of prompts (completions.c) */
     bool timings_per_token, progress, verbose; /* extras.c */
     struct buf settings;                       /* with verbose: generation_settings as JSON */

@@ -103,14 +103,15 @@ static enum err parse(struct api_call *c,
         return err;
     /* what the writers need later: the job ends with api_generate */
     c->include_usage = p->stream && p->include_usage;
+    c->usage_so_far = p->usage_so_far;
     c->return_tokens = p->return_tokens;
     c->ignore_eos = p->request.ignore_eos;
     c->n_per_prompt = p->n;
     if ((err = api_get_bool(body, "timeline", &c->timeline, e)) ||
         (err = api_read_extras(c, body, p, e)) ||
         (err = api_apply_terms(c, body, &job->terms, &p->request, e)) ||
-        (err = d->parse(c, body, job, e)) || (err = api_read_budget(c, body, p, e)) ||
-        (err = constrain(c, body, p, e)))
+        (err = d->parse(c, body, job, e)) || (!c->echo && (err = api_params_some(p, e))) ||
+        (err = api_read_budget(c, body, p, e)) || (err = constrain(c, body, p, e)))
         return err;
     p->request.logprobs = c->logprobs;
     p->request.n_top_logprobs = c->n_top;

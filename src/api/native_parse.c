@@ -574,6 +574,7 @@ void native_put_settings(const struct api_call *c,
             "\"adaptive_target\":-1,\"adaptive_decay\":0.9,\"min_keep\":0,\"n_discard\":0");
     put_stops(&p, out);
     double most = s ? (double)s->n_predict : job && p.max_tokens > 0 ? (double)p.max_tokens : -1.0;
+    most = p.no_output ? 0.0 : most;
     api_field_real(out, "max_tokens", most);
     api_field_real(out, "n_predict", most);
     api_field_real(out, "n_keep", -1);

@@ -321,19 +321,28 @@ static enum err parse_stream(const json_t *body, struct api_params *out, struct 
         return api_wrong_type("stream_options", "an object", options, e);
     if ((err = api_get_bool(options, "include_usage", &out->include_usage, e)))
         api_rename_field(e, "include_usage", "stream_options.include_usage");
+    else if ((err = api_get_bool(options, "continuous_usage_stats", &out->usage_so_far, e)))
+        api_rename_field(e, "continuous_usage_stats", "stream_options.continuous_usage_stats");
     return err;
 }
 
 /* The most tokens of an answer; -1 is no number, and says nothing. */
-static enum err get_most(const json_t *body, const char *field, int64_t *most, struct err_info *e)
+static enum err get_most(
+    const json_t *body, const char *field, int64_t *most, const char **none, struct err_info *e)
 {
     int64_t n = -1;
     const enum err err = api_get_int(body, field, -1, INT32_MAX, &n, e);
-    if (!err && n == 0)
-        return err_set_field(
-            e, ERR_INVALID, field, "'%s' must be at least 1, or -1 for no number", field);
-    *most = n > 0 ? n : *most;
+    *most = n >= 0 ? n : *most;
+    *none = n == 0 ? field : *none;
     return err;
+}
+
+enum err api_params_some(const struct api_params *p, struct err_info *e)
+{
+    if (!p->none)
+        return OK;
+    return err_set_field(
+        e, ERR_INVALID, p->none, "'%s' must be at least 1, or -1 for no number", p->none);
 }
 
 static enum err parse_counts(const json_t *body,
@@ -346,22 +355,23 @@ static enum err parse_counts(const json_t *body,
     if ((err = api_get_int(body, "n", 1, max_choices, &n, e)) ||
         (err = api_get_int(body, "n_predict", -1, INT32_MAX, &n_predict, e)) ||
         (err = api_get_int(body, "best_of", 1, max_choices, &best_of, e)) ||
-        (err = get_most(body, "max_tokens", &max_tokens, e)) ||
-        (err = get_most(body, "max_completion_tokens", &max_tokens, e)))
+        (err = get_most(body, "max_tokens", &max_tokens, &out->none, e)) ||
+        (err = get_most(body, "max_completion_tokens", &max_tokens, &out->none, e)))
         return err;
     if (best_of != -1 && best_of != n)
         return err_set_field(
             e, ERR_INVALID, "best_of", "'best_of' is supported only when it equals 'n'");
-    /* llama-server's name: more than fits means what fits, and 0 the prompt alone */
+    /* llama-server's name: more than fits means what fits */
     out->max_tokens_gives = max_tokens < 0 && n_predict > 0;
-    max_tokens = max_tokens < 0 ? n_predict : max_tokens;
-    if (max_tokens == 0)
-        return err_set_field(
-            e, ERR_INVALID, "n_predict", "'n_predict' must be at least 1, or -1 for no limit");
+    if (max_tokens < 0) {
+        max_tokens = n_predict;
+        out->none = n_predict == 0 ? "n_predict" : NULL;
+    }
     out->n = (uint32_t)n;
-    out->max_tokens_given = max_tokens > 0;
-    out->request.max_tokens = max_tokens > 0 ? (uint32_t)max_tokens : 0;
-    return OK;
+    out->max_tokens_given = max_tokens >= 0;
+    out->request.no_output = max_tokens == 0;
+    out->request.max_tokens = max_tokens > 0 ? (uint32_t)max_tokens : max_tokens == 0;
+    return max_tokens > 0 ? api_params_some(out, e) : OK; /* one 0 beside another number */
 }
 
 enum err api_params_parse(const json_t *body,

@@ -16,8 +16,10 @@ struct api_params {
     uint32_t n;            /* choices of each prompt */
     bool max_tokens_given; /* else the dialect's default */
     bool max_tokens_gives; /* more than fits means what fits; else it is an error */
+    const char *none;      /* the field that asks for no token at all, or NULL */
     bool stream;
     bool include_usage;
+    bool usage_so_far; /* with include_usage: in every chunk */
     bool return_tokens;
     struct gguf_str model; /* data NULL: absent */
 };
@@ -31,6 +33,9 @@ enum err api_params_parse(const json_t *body,
                           struct api_params *out,
                           struct err_info *e) WEIR_MUST_USE;
 void api_params_deinit(struct api_params *p);
+
+/* For who has nothing to say without a token: ERR_INVALID if none is asked for. */
+enum err api_params_some(const struct api_params *p, struct err_info *e) WEIR_MUST_USE;
 
 /* The part of it that says how tokens are chosen. */
 enum err api_params_sampling(const json_t *body,

@@ -129,6 +129,24 @@ def test_completion_stream_has_an_event_a_token(server):
     assert [e["choices"][0]["finish_reason"] for e in events[:-1]] == [None] * 12 + ["length"]
 
 
+@pytest.mark.parametrize("route", [CHAT, COMPLETIONS])
+def test_usage_of_each_chunk(server, route):
+    """vLLM's continuous_usage_stats: what the choice itself has come to, chunk by chunk."""
+    body = {**(chat() if route == CHAT else completion()), "n": 2, "ignore_eos": True, "max_tokens": 5}
+    whole = server.json("POST", route, body)["usage"]
+    options = {"include_usage": True, "continuous_usage_stats": True}
+    *events, last = server.events(route, {**body, "stream_options": options})
+    assert last["usage"]["completion_tokens"] == whole["completion_tokens"] == 10
+    for index in range(2):
+        usages = [e["usage"] for e in events if e["choices"][0]["index"] == index]
+        counts = [u["completion_tokens"] for u in usages]
+        assert counts == sorted(counts) and set(counts) >= set(range(1, 6)) and counts[-1] == 5
+        assert {u["prompt_tokens"] for u in usages} == {whole["prompt_tokens"]}
+        assert all(u["total_tokens"] == u["prompt_tokens"] + u["completion_tokens"] for u in usages)
+    without = server.events(route, {**body, "stream_options": {"continuous_usage_stats": True}})
+    assert all("usage" not in e for e in without)
+
+
 def test_characters_arrive_whole(server):
     """High temperature makes broken UTF-8 likely; what arrives is valid text all the same."""
     for seed in range(10):
@@ -230,6 +248,32 @@ def test_echo_and_logprobs(server):
     tokens = [t for e in events if e["choices"][0]["logprobs"]
               for t in e["choices"][0]["logprobs"]["tokens"]]
     assert tokens == lp["tokens"]
+
+
+def test_an_echo_alone(server):
+    """max_tokens 0 with echo scores a prompt: no token is drawn, shown or counted."""
+    body = completion(echo=True, logprobs=3, max_tokens=4)
+    whole = server.json("POST", COMPLETIONS, body)["choices"][0]
+    n = len(whole["logprobs"]["tokens"]) - 4
+    tokens = server.metric("weir_generation_tokens_total")
+    for name in ("max_tokens", "max_completion_tokens", "n_predict"):
+        alone = {**{k: v for k, v in body.items() if k != "max_tokens"}, name: 0}
+        answer = server.json("POST", COMPLETIONS, alone)
+        choice = answer["choices"][0]
+        assert choice["text"] == body["prompt"] and choice["finish_reason"] == "length"
+        assert choice["logprobs"] == {k: v[:n] for k, v in whole["logprobs"].items()}
+        assert (answer["usage"]["prompt_tokens"], answer["usage"]["completion_tokens"]) == (n, 0)
+        events = server.events(COMPLETIONS, alone)
+        assert [e["choices"][0]["text"] for e in events] == [body["prompt"], ""]
+        assert events[0]["choices"][0]["logprobs"] == choice["logprobs"]
+        assert [e["choices"][0]["finish_reason"] for e in events] == [None, "length"]
+    assert server.metric("weir_generation_tokens_total") == tokens
+    verbose = server.json("POST", COMPLETIONS, {**body, "max_tokens": 0, "verbose": True})
+    assert verbose["__verbose"]["generation_settings"]["n_predict"] == 0
+    assert server.json("POST", COMPLETIONS, {**body, "n_predict": 0})["usage"]["completion_tokens"] == 4
+    for more in ({"echo": False}, {"max_completion_tokens": 4}):
+        answer = server.json("POST", COMPLETIONS, {**body, "max_tokens": 0, **more}, status=400)
+        check_error(answer, "max_tokens")
 
 
 @pytest.mark.parametrize("prompt, shown, offsets", [
