@@ -128,7 +128,8 @@ struct api_call {
         *tool_places; /* the dialect's, of tools that it made for the chat route (tools.h) */
     struct reply_config reply; /* how replies are read; style NULL: they are not */
     bool include_usage, usage_so_far, return_tokens, ignore_eos, logprobs, echo;
-    bool parse_special; /* control tokens in texts of prompts (completions.c) */
+    bool parse_special; /* control tokens in texts of prompts (completions.c), and */
+    bool no_special;    /* nothing put around them */
     bool timings_per_token, progress, verbose; /* extras.c */
     struct buf settings;                       /* with verbose: generation_settings as JSON */
     uint32_t n_top;

@@ -17,6 +17,7 @@ static const struct api_refused refused[] = {
     {"web_search_options", NEUTRAL_NOTHING, 0},
     {"chat_template", NEUTRAL_EMPTY, 0},
     {"echo", NEUTRAL_FALSE, 0},
+    {"add_special_tokens", NEUTRAL_FALSE, 0},
     {"parse_tool_calls", NEUTRAL_TRUE, 0},
     {"stream_reasoning", NEUTRAL_TRUE, 0},
 };

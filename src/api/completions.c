@@ -25,7 +25,8 @@ static enum err text_prompt(struct api_call *c,
                             struct api_prompt *p,
                             struct err_info *e)
 {
-    const enum err err = native_encode(c->tokenizer, v, true, c->parse_special, &p->ids, e);
+    const enum err err =
+        native_encode(c->tokenizer, v, !c->no_special, c->parse_special, &p->ids, e);
     if (err)
         return api_not_tokenized(err, field, e);
     if (p->ids.n == 0)
@@ -132,12 +133,15 @@ static enum err parse(struct api_call *c,
                       struct err_info *e)
 {
     int64_t n_logprobs = -1;
+    bool add_special = true;
     enum err err;
     if ((err = api_refuse_fields(body, refused, sizeof refused / sizeof refused[0], e)) ||
         (err = api_get_bool(body, "echo", &c->echo, e)) ||
         (err = api_get_bool(body, "parse_special", &c->parse_special, e)) ||
+        (err = api_get_bool(body, "add_special_tokens", &add_special, e)) ||
         (err = api_get_int(body, "logprobs", 0, REQUEST_MAX_TOP_LOGPROBS, &n_logprobs, e)))
         return err;
+    c->no_special = !add_special;
     c->logprobs = n_logprobs >= 0;
     c->n_top = c->logprobs ? (uint32_t)n_logprobs : 0;
     job->params.request.prompt_logprobs = c->echo && c->logprobs;

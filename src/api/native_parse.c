@@ -20,6 +20,7 @@ static const struct api_refused refused[] = {
     {"min_keep", NEUTRAL_NUMBER, 0},
     {"multimodal_data", NEUTRAL_EMPTY, 0},
     {"messages", NEUTRAL_NOTHING, 0},
+    {"add_special_tokens", NEUTRAL_TRUE, 0},
 };
 
 static void native_free(void *state)

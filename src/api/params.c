@@ -46,9 +46,7 @@ static const struct api_refused refused[] = {
     {"use_beam_search", NEUTRAL_FALSE, 0},
     {"include_stop_str_in_output", NEUTRAL_FALSE, 0},
     {"skip_special_tokens", NEUTRAL_TRUE, 0},
-    {"add_special_tokens", NEUTRAL_TRUE, 0},
     {"length_penalty", NEUTRAL_NUMBER, 1},
-    {"min_tokens", NEUTRAL_NUMBER, 0},
     {"n_probs", NEUTRAL_NUMBER, 0},
     {"typical_p", NEUTRAL_NUMBER, 1},
     {"top_n_sigma", NEUTRAL_NUMBER, -1},
@@ -350,11 +348,12 @@ static enum err parse_counts(const json_t *body,
                              struct api_params *out,
                              struct err_info *e)
 {
-    int64_t n = 1, best_of = -1, max_tokens = -1, n_predict = -1;
+    int64_t n = 1, best_of = -1, max_tokens = -1, n_predict = -1, min_tokens = 0;
     enum err err;
     if ((err = api_get_int(body, "n", 1, max_choices, &n, e)) ||
         (err = api_get_int(body, "n_predict", -1, INT32_MAX, &n_predict, e)) ||
         (err = api_get_int(body, "best_of", 1, max_choices, &best_of, e)) ||
+        (err = api_get_int(body, "min_tokens", 0, INT32_MAX, &min_tokens, e)) ||
         (err = get_most(body, "max_tokens", &max_tokens, &out->none, e)) ||
         (err = get_most(body, "max_completion_tokens", &max_tokens, &out->none, e)))
         return err;
@@ -369,6 +368,7 @@ static enum err parse_counts(const json_t *body,
     }
     out->n = (uint32_t)n;
     out->max_tokens_given = max_tokens >= 0;
+    out->request.min_tokens = (uint32_t)min_tokens;
     out->request.no_output = max_tokens == 0;
     out->request.max_tokens = max_tokens > 0 ? (uint32_t)max_tokens : max_tokens == 0;
     return max_tokens > 0 ? api_params_some(out, e) : OK; /* one 0 beside another number */

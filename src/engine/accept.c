@@ -16,6 +16,12 @@ static float *logits_of(const struct engine *eng, const struct step_batch *s, ui
     return s->logits + (size_t)host_row * eng->model->hp.n_vocab;
 }
 
+/* Is the next token one before min_tokens? */
+static bool too_early(const struct request *r)
+{
+    return r->now.n_out < r->params.min_tokens;
+}
+
 /* Room for the likeliest tokens beside the next output, or NULL. */
 static struct token_logprob *top_of(const struct request *r)
 {
@@ -43,9 +49,10 @@ static void choose(
     }
     struct token_logprob *top = top_of(r);
     struct grammar_mask mask = {0};
-    struct sample_allowed allowed;
+    struct sample_allowed allowed = {.bits = too_early(r) ? r->no_ends : NULL};
     if (r->grammar) {
-        mask = guide_mask(eng->guide, r->grammar, r->max_new - r->now.n_out, r->params.ignore_eos);
+        const bool no_end = r->params.ignore_eos || too_early(r);
+        mask = guide_mask(eng->guide, r->grammar, r->max_new - r->now.n_out, no_end);
         allowed = (struct sample_allowed){mask.bits, mask.but};
     }
     token_id due = thought_next(&r->thought);
@@ -58,7 +65,7 @@ static void choose(
                                                      r->seq.n_known,
                                                      row,
                                                      n_vocab,
-                                                     r->grammar ? &allowed : NULL,
+                                                     allowed.bits ? &allowed : NULL,
                                                      eng->scratch[worker]);
     if (r->params.logprobs && r->params.sampled_logprobs && job->chosen >= 0) {
         uint32_t n_top = top ? r->params.n_top_logprobs : 0;
@@ -207,9 +214,10 @@ static void accept_token(struct engine *eng, struct request *r, const struct sam
         return;
     }
     r->now.n_completion++;
-    if (is_stop_id(r, job->chosen))
+    const bool early = too_early(r); /* where nothing else was left, or a grammar wants it */
+    if (!early && is_stop_id(r, job->chosen))
         r->now.stop = STOP_ID;
-    else if (!r->params.ignore_eos && tokenizer_is_eog(eng->tokenizer, job->chosen))
+    else if (!early && !r->params.ignore_eos && tokenizer_is_eog(eng->tokenizer, job->chosen))
         r->now.stop = STOP_EOG;
     if (r->now.stop != STOP_NONE) {
         step_finish(eng, r, FINISH_STOP);
@@ -227,7 +235,9 @@ static void accept_token(struct engine *eng, struct request *r, const struct sam
     size_t n_bytes;
     const char *bytes = tokenizer_bytes(eng->tokenizer, job->chosen, false, &n_bytes);
     uint64_t end_bytes = 0;
-    bool stopped = stop_feed(r->stop, bytes, n_bytes, &end_bytes, &r->now.stop_text);
+    bool stopped = !early && stop_feed(r->stop, bytes, n_bytes, &end_bytes, &r->now.stop_text);
+    if (early)
+        stop_skip(r->stop, n_bytes);
     enum stop_kind line_stop = end_of_lines(r, bytes, n_bytes, &stopped, &end_bytes);
     r->n_text_bytes += n_bytes;
     if (r->thought.limit.on)

@@ -82,6 +82,8 @@ struct request_params {
         n_first; /* of a pair of texts: tokens before the second begins; 0: there is one text */
     struct sample_params sample;
     uint32_t max_tokens; /* 0: as many as the context holds */
+    uint32_t min_tokens; /* before so many no end comes: no end-of-generation token, none of
+                          * stop_ids, and of `stops` none counts. What a grammar completes ends */
     bool no_output;      /* the prompt alone is computed: its first token is neither shown nor
                           * counted, not as time to a first token either */
     bool same_prompt; /* as another request's, an answer more to it: its tokens are not counted */

@@ -56,7 +56,7 @@ static bool samples(const struct sched_item *item)
 static bool is_for_device(const struct engine *eng, const struct request *r)
 {
     const bool drawn = r->params.logprobs && r->params.sampled_logprobs; /* the host's draw */
-    return eng->async && !r->grammar && !r->thought.limit.on && !drawn &&
+    return eng->async && !r->grammar && !r->thought.limit.on && !drawn && !r->params.min_tokens &&
            eng->async->can_choose(eng->backend, &r->params.sample);
 }
 

@@ -143,6 +143,9 @@ static bool take_arrays(struct request *r, const struct request_params *p, uint3
            take_array((void **)&r->vector, (size_t)r->n_vectors * r->n_vector, sizeof *r->vector) &&
            take_array((void **)&r->bias, p->sample.n_bias, sizeof *r->bias) &&
            take_array((void **)&r->stop_ids, p->n_stop_ids, sizeof *r->stop_ids) &&
+           take_array((void **)&r->no_ends,
+                      p->min_tokens > 0 ? (n_vocab + 63) / 64 : 0,
+                      sizeof *r->no_ends) &&
            sample_history_create(&p->sample, n_tokens, n_vocab, &r->history);
 }
 
@@ -157,6 +160,20 @@ static void copy_params(struct request *r, const struct request_params *p)
     r->params.stop_ids = r->stop_ids;
     r->params.cache_salt = NULL; /* what they stand for is in seq.space */
     r->params.cache_tenant = NULL;
+}
+
+/* What may come before min_tokens. */
+static void rule_out_ends(const struct engine *eng, struct request *r, uint32_t n_vocab)
+{
+    for (uint32_t id = 0; id < n_vocab; id++) {
+        if (r->params.ignore_eos || !tokenizer_is_eog(eng->tokenizer, (token_id)id))
+            r->no_ends[id / 64] |= UINT64_C(1) << id % 64;
+    }
+    for (uint32_t i = 0; i < r->params.n_stop_ids; i++) {
+        const token_id id = r->params.stop_ids[i];
+        if (id >= 0 && (uint32_t)id < n_vocab)
+            r->no_ends[id / 64] &= ~(UINT64_C(1) << id % 64);
+    }
 }
 
 enum err request_create(const struct engine *eng,
@@ -187,6 +204,13 @@ enum err request_create(const struct engine *eng,
         (err =
              n_vector ? limit_text(eng, n_prompt, e) : limit_output(eng, p, n_prompt, &max_new, e)))
         return err;
+    if (p->min_tokens > max_new)
+        return err_set_field(e,
+                             ERR_INVALID,
+                             "min_tokens",
+                             "'min_tokens' is %u, but there may be %u tokens at most",
+                             p->min_tokens,
+                             max_new);
 
     struct request *r = mem_zalloc(1, sizeof *r);
     r->n_prompt = n_prompt;
@@ -200,6 +224,8 @@ enum err request_create(const struct engine *eng,
             e, ERR_NOMEM, "no memory for a request of %u + %u tokens", n_prompt, max_new);
     }
     copy_params(r, p);
+    if (p->min_tokens > 0)
+        rule_out_ends(eng, r, engine_model(eng)->hp.n_vocab);
     r->stop = stop_begin(p->stops);
     r->params.stops = NULL; /* the matcher has them */
     memcpy(r->tokens, prompt, n_prompt * sizeof *prompt);
@@ -252,6 +278,7 @@ void request_destroy(struct request *r)
     free(r->vector);
     free(r->bias);
     free(r->stop_ids);
+    free(r->no_ends);
     free(r);
 }
 

@@ -30,6 +30,7 @@ struct request {
     struct request_params params;
     struct logit_bias *bias; /* what params point to */
     token_id *stop_ids;
+    uint64_t *no_ends; /* [n_vocab] bits: all tokens but those that end the output; or NULL */
     void *user;
     uint32_t n_prompt;
     uint32_t max_new;

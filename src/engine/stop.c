@@ -167,6 +167,14 @@ bool stop_feed(
     return false;
 }
 
+void stop_skip(struct stop_matcher *s, size_t n)
+{
+    if (!s)
+        return;
+    s->n_bytes += n;
+    memset(s->matched, 0, s->texts->n * sizeof s->matched[0]);
+}
+
 size_t stop_held(const struct stop_matcher *s)
 {
     size_t held = 0;

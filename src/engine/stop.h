@@ -45,6 +45,9 @@ const char *stop_get(const struct stop_matcher *s, uint32_t i); /* its text i */
 bool stop_feed(
     struct stop_matcher *s, const char *bytes, size_t n, uint64_t *end_bytes, uint32_t *which);
 
+/* The output has grown by n bytes of which none counts, nor do those before them. */
+void stop_skip(struct stop_matcher *s, size_t n);
+
 /* How many of the last bytes may yet become part of a stop string. */
 size_t stop_held(const struct stop_matcher *s);
 

@@ -157,6 +157,48 @@ def test_characters_arrive_whole(server):
         whole.encode("utf-8")
 
 
+def test_min_tokens(server):
+    """Nothing ends the answer before: not the model's end, not stop_token_ids, not stop."""
+    body = chat(max_tokens=40, return_tokens=True)
+    free = server.json("POST", CHAT, body)["choices"][0]
+    n = len(free["tokens"])
+    assert free["finish_reason"] == "stop" and 0 < n < 20
+    for least in (1, n):
+        assert server.json("POST", CHAT, {**body, "min_tokens": least})["choices"][0] == free
+    for least in (n + 1, n + 7):
+        answer = server.json("POST", CHAT, {**body, "min_tokens": least})
+        longer = answer["choices"][0]["tokens"]
+        assert least <= len(longer) <= answer["usage"]["completion_tokens"] and longer[:n] == free["tokens"]
+        streamed = server.events(CHAT, {**body, "min_tokens": least})
+        assert [t for e in streamed for t in e["choices"][0].get("tokens", [])] == longer
+    full = server.json("POST", COMPLETIONS, completion(ignore_eos=True, return_tokens=True))["choices"][0]
+    for stop in ({"stop_token_ids": [full["tokens"][2]]}, {"stop": full["text"][3:6]}):
+        body = completion(ignore_eos=True, return_tokens=True, **stop)
+        assert len(server.json("POST", COMPLETIONS, body)["choices"][0]["tokens"]) < 6
+        choice = server.json("POST", COMPLETIONS, {**body, "min_tokens": 6})["choices"][0]
+        assert len(choice["tokens"]) >= 6
+        assert choice["text"].startswith(full["text"][:6]) == ("stop" in stop)
+        assert full["tokens"][2] not in choice["tokens"][:6] or "stop" in stop
+    one = chat(response_format={"type": "json_schema", "json_schema": {"name": "a", "schema": {"const": 1}}})
+    choice = server.json("POST", CHAT, {**one, "min_tokens": 9})["choices"][0]
+    assert (choice["message"]["content"], choice["finish_reason"]) == ("1", "stop")
+    for least in (-1, 41, 1.5):
+        check_error(server.json("POST", CHAT, chat(max_tokens=40, min_tokens=least), status=400), "min_tokens")
+
+
+def test_a_text_without_what_goes_around_it(start_server):
+    """add_special_tokens false: the model's beginning-of-text token is not put before a prompt."""
+    server = start_server("-m", SPM)
+    body = {"prompt": "a cat", "max_tokens": 0, "echo": True, "logprobs": 0}
+    begin, rest = (server.json("POST", COMPLETIONS, {**body, "add_special_tokens": special})["choices"][0]
+                   for special in (True, False))
+    assert len(begin["logprobs"]["tokens"]) == len(rest["logprobs"]["tokens"]) + 1
+    for special in (True, False):
+        ids = server.json("POST", "/tokenize", {"prompt": "a cat", "add_special_tokens": special})["tokens"]
+        same = server.json("POST", COMPLETIONS, {**body, "prompt": ids})["choices"][0]["logprobs"]
+        assert same["token_logprobs"] == (begin if special else rest)["logprobs"]["token_logprobs"]
+
+
 def test_stop_strings(server):
     full = server.json("POST", COMPLETIONS, completion(max_tokens=30, ignore_eos=True))
     full = full["choices"][0]["text"]

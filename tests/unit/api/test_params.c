@@ -55,7 +55,7 @@ static void test_all_fields(void **state)
               "\"stream_options\": {\"include_usage\": true}, \"return_tokens\": true,"
               "\"cache_prompt\": false, \"cache_salt\": \"me\", \"priority\": -3, \"user\": \"x\", "
               "\"response_format\": {\"type\": \"text\"},"
-              "\"grammar\": \"\", \"bad_words\": [], \"min_tokens\": 0, \"store\": true}",
+              "\"grammar\": \"\", \"bad_words\": [], \"min_tokens\": 4, \"store\": true}",
               &p,
               &body,
               &e),
@@ -64,6 +64,7 @@ static void test_all_fields(void **state)
     assert_int_equal(p.n, 3);
     assert_true(p.max_tokens_given);
     assert_int_equal(p.request.max_tokens, 5);
+    assert_int_equal(p.request.min_tokens, 4);
     assert_true(s->temperature == 0.0f && s->top_p == 0.5f && s->min_p == 0.1f);
     assert_true(s->repetition_penalty == 1.5f && s->presence_penalty == -2.0f);
     assert_true(s->frequency_penalty == 2.0f);
@@ -118,6 +119,7 @@ static void test_refused(void **state)
         {"{\"max_tokens\": 0}", "max_tokens"},
         {"{\"max_tokens\": -2}", "max_tokens"},
         {"{\"max_tokens\": 1, \"max_completion_tokens\": 0}", "max_completion_tokens"},
+        {"{\"n_predict\": 0}", "n_predict"},
         {"{\"max_tokens\": 0, \"max_completion_tokens\": 1}", "max_tokens"},
         {"{\"max_completion_tokens\": 1.5}", "max_completion_tokens"},
         {"{\"temperature\": -0.1}", "temperature"},
@@ -157,18 +159,20 @@ static void test_refused(void **state)
         {"{\"priority\": 101}", "priority"},
         {"{\"priority\": 0.5}", "priority"},
         {"{\"model\": 1}", "model"},
-        {"{\"min_tokens\": 1}", "min_tokens"},
+        {"{\"min_tokens\": -1}", "min_tokens"},
         {"{\"typical_p\": 0.5}", "typical_p"},
         {"{\"mirostat\": 2}", "mirostat"},
         {"{\"use_beam_search\": true}", "use_beam_search"},
         {"{\"skip_special_tokens\": false}", "skip_special_tokens"},
-        {"{\"n_predict\": 0}", "n_predict"},
+        {"{\"max_tokens\": 0, \"max_completion_tokens\": 2}", "max_tokens"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct api_params p;
         struct err_info e;
         json_t *body;
         enum err err = parse(cases[i].body, &p, &body, &e);
+        if (!err)
+            err = api_params_some(&p, &e);
         if (err != ERR_INVALID || strcmp(e.field, cases[i].field) != 0)
             fail_msg("%s: %d, field '%s': %s", cases[i].body, err, e.field, e.text);
         api_params_deinit(&p);

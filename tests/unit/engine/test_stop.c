@@ -158,6 +158,28 @@ static void test_choices_share(void **state)
     free(text);
 }
 
+/* No match reaches back behind what was skipped, and places count it. */
+static void test_skip(void **state)
+{
+    (void)state;
+    const struct gguf_str stops[] = {str("ab"), str("bab")};
+    struct stop_texts *t;
+    uint64_t end;
+    uint32_t which;
+    assert_int_equal(stop_texts_create(stops, 2, &t, NULL), OK);
+    struct stop_matcher *s = stop_begin(t);
+    stop_texts_release(t);
+    stop_skip(NULL, 3);
+    assert_false(stop_feed(s, "a", 1, &end, &which));
+    stop_skip(s, 3);
+    assert_int_equal(stop_held(s), 0);
+    assert_false(stop_feed(s, "b", 1, &end, &which));
+    assert_true(stop_feed(s, "ab", 2, &end, &which));
+    assert_int_equal(end, 4);
+    assert_string_equal(stop_get(s, which), "bab");
+    stop_destroy(s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -165,6 +187,7 @@ int main(void)
         cmocka_unit_test(test_refuses_empty),
         cmocka_unit_test(test_refuses_long),
         cmocka_unit_test(test_choices_share),
+        cmocka_unit_test(test_skip),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
