@@ -1,5 +1,6 @@
 """The documents stay true: what they name is there."""
 
+import os
 import pathlib
 import re
 import subprocess
@@ -7,9 +8,24 @@ import subprocess
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+WEIR = os.environ.get("WEIR_BIN", str(ROOT / "build/weir"))
 SOURCES = "\n".join(p.read_text() for p in sorted((ROOT / "src").rglob("*.[ch]")))
-DOCUMENTS = ["README.md", "CONTRIBUTING.md", "docs/FLOW.md", "docs/DECISIONS.md", "docs/API.md",
-             "docs/PERFORMANCE.md", "docs/EXPERIMENTS.md", "docs/EMBEDDING.md", "models/README.md", "tools/nano/README.md"]
+DOCUMENTS = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/FLOW.md", "docs/DECISIONS.md", "docs/API.md",
+             "docs/PERFORMANCE.md", "docs/EXPERIMENTS.md", "docs/EMBEDDING.md", "models/README.md",
+             "tools/nano/README.md", "src/backend/cuda/README.md", "tests/cuda/README.md", "tests/cuda/ptx/README.md"]
+FOLDERS = ("src", "tests", "bench", "tools", "scripts", "examples")
+FILES = {p.relative_to(ROOT).as_posix(): p for f in FOLDERS for p in (ROOT / f).rglob("*")
+         if p.suffix in (".c", ".h", ".cu", ".cuh", ".cpp", ".py", ".sh", ".txt", ".cmake")}
+
+
+def plain(document):
+    """On one line, and without what keeps Markdown from seeing marks."""
+    return re.sub(r"\s+", " ", (ROOT / document).read_text().replace("\\_", "_"))
+
+
+def files_named(name):
+    """Those that a document may mean: `kv.c`, or `src/kv/kv.c`."""
+    return [p for f, p in FILES.items() if f == name or f.endswith("/" + name)]
 
 
 def test_every_function_of_the_flow_exists():
@@ -18,6 +34,65 @@ def test_every_function_of_the_flow_exists():
     assert len(names) > 25
     names = {n for n in names if not n.startswith("weir_")}  # metrics
     assert not sorted(names - set(re.findall(r"\w+", SOURCES)))
+
+
+@pytest.mark.parametrize("document", ["docs/FLOW.md", "docs/DECISIONS.md", "docs/EXPERIMENTS.md", "docs/PERFORMANCE.md"])
+def test_names_stand_in_the_file_behind_them(document):
+    """`name` (file.c), or (`name`, file.c): one of the files that stand there has it."""
+    files = r"(?:(?:, )?[\w/]+\.(?:cpp|cuh|cu|c|h|py)\b)+"
+    pairs = list(re.finditer(rf"(?P<names>(?:`\w+(?:\.\w+)?`(?:, | and )?)+) ?\((?P<files>{files})", plain(document)))
+    pairs += re.finditer(rf"\((?P<names>(?:`\w+`(?:, | and ))*`\w+`)(?P<files>{files})\)", plain(document))
+    assert pairs or document == "docs/PERFORMANCE.md"
+    for pair in pairs:
+        texts = [p.read_text() for f in re.findall(r"[\w/]+\.\w+", pair["files"]) for p in files_named(f)]
+        for name in re.findall(r"`(\w+)", pair["names"]):
+            assert any(re.search(rf"\b{name}\b", text) for text in texts), pair[0]
+
+
+@pytest.mark.parametrize("document", ["docs/DECISIONS.md", "docs/PERFORMANCE.md", "docs/EXPERIMENTS.md",
+                                      "docs/EMBEDDING.md", "src/backend/cuda/README.md", "tests/cuda/README.md",
+                                      "tests/cuda/ptx/README.md"])
+def test_every_name_is_one_of_the_sources(document):
+    """What has an underscore and stands in backticks, tests and variables of the environment; metrics have a test."""
+    text = plain(document)
+    names = set(re.findall(r"`(_?[A-Za-z]\w*_\w+)`", text)) | set(re.findall(r"\bWEIR_[A-Z]\w*[A-Z0-9]\b", text))
+    sources = "\n".join(p.read_text() for p in FILES.values()) + (ROOT / "CMakeLists.txt").read_text()
+    there = set(re.findall(r"\w+", sources)) | {"weir_FOLDER"}
+    there |= {f"cuda_{p.stem}" for p in (ROOT / "tests/cuda").glob("test_*.c*")}
+    there |= {p.stem for p in FILES.values()}
+    listed = set(re.findall(r"`(weir_\w+)", (ROOT / "docs/API.md").read_text()))
+    assert names and not sorted(names - there - listed)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_every_source_that_is_named_exists(document):
+    others = ("include/weir.h", "llama.cpp", "ik_llama.cpp", "mmq.cpp")  # others'
+    for file in set(re.findall(r"(?<![\w/.-])((?:[a-z_]+/)*[a-z][a-z0-9_]*\.(?:cpp|cuh|cu|c|h|py|sh))\b", plain(document))):
+        beside = (ROOT / document).parent / file
+        assert files_named(file) or beside.exists() or file in others, file
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_every_flag_of_a_command_exists(document):
+    """Of examples, `weir COMMAND --flag`: the command's help has the flag."""
+    for command, rest in re.findall(r"\bweir (serve|run|embed|bench|tokenize|render|logits|inspect|quantize|devices|cache)"
+                                    r"\b((?:\\\n|[^\n`#|>])*)", (ROOT / document).read_text()):
+        text = subprocess.run([WEIR, command, "--help"], capture_output=True, text=True).stdout
+        for flag in re.findall(r"(?<![\w-])(--[a-z][a-z-]+|-[A-Za-z])(?=[ =\n]|$)", rest):
+            assert re.search(rf"(?<![\w-]){flag}\b", text), (command, flag)
+
+
+def test_the_size_of_the_source():
+    size = re.search(r"\(some ([\d,]+) lines of source\)", (ROOT / "README.md").read_text()).group(1)
+    lines = sum(len(p.read_text().splitlines()) for f, p in FILES.items()
+                if f.startswith("src/") and p.suffix in (".c", ".h", ".cu", ".cuh"))
+    assert 0.95 < int(size.replace(",", "")) / lines < 1.05, lines
+
+
+def test_the_number_of_pre_tokenizers():
+    rows = re.findall(r'\.names = ((?:"[^"]*"\s*)+)', (ROOT / "src/tokenizer/pretokenize.c").read_text())
+    said = re.search(r"the (\d+) pre-tokenizers", (ROOT / "README.md").read_text()).group(1)
+    assert len(" ".join(rows).replace('"', " ").split()) == int(said)
 
 
 def test_the_readme_lists_every_architecture():
@@ -65,20 +140,37 @@ def test_every_metric_is_listed():
 
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_every_program_that_measures_is_where_it_is_said_to_be(document):
-    text = (ROOT / document).read_text()
+    text = plain(document)
     for path in re.findall(r"(?<!/)\b(bench/\w+(?:\.\w+)?)", text):
         assert (ROOT / path).is_file(), path
-    for folder, name in re.findall(r"\bbuild/(tests/(?:http/)?)(\w+)", text):
+    for folder, name in re.findall(r"\bbuild/(tests/(?:http/)?)(\w+)\b(?!/)", text):
         lists = (ROOT / folder / "CMakeLists.txt").read_text()
         assert f"add_executable({name} " in lists, folder + name
+
+
+def anchors(path):
+    """Of its headings, as GitHub makes them."""
+    heads = re.findall(r"^#+ (.*)", path.read_text(), re.M)
+    return {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in heads}
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_links_lead_somewhere(document):
     path = ROOT / document
-    for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", path.read_text()):
+    for target, anchor in re.findall(r"\]\(([^)#\s]*)#?([^)]*)\)", path.read_text()):
         if "://" not in target:
-            assert (path.parent / target).exists(), target
+            file = path.parent / target if target else path
+            assert file.exists(), target
+            assert not anchor or anchor in anchors(file), anchor
+
+
+def test_every_route_is_listed():
+    source = (ROOT / "src/api/routes.c").read_text()
+    rows = re.findall(r'\{"(/[^"]*)",\s*(?:GET|POST|"DELETE"),\s*API_(\w+)', source)
+    named = set(re.findall(r"(?:`|GET |POST |DELETE )(/[a-z][\w/{}.-]*)", (ROOT / "docs/API.md").read_text()))
+    for path, shape in rows:
+        path = path.replace("*", "{id}") + ("{id}" if path.endswith("/") else "")
+        assert path in named or shape == "BARE" and "/v1" + path in named, path
 
 
 def test_make_targets_of_the_readme_exist():

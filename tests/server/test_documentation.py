@@ -133,3 +133,26 @@ def test_every_flag_of_the_documentation_exists():
     flags = set(re.findall(r"`(--[a-z][a-z-]+)", (ROOT / "docs/API.md").read_text()))
     others = {"--bad"}  # of weir cache
     assert len(flags) > 12 and not [f for f in flags - others if not re.search(f + r"[=\s\[]", text)]
+
+
+def test_every_metric_is_listed_as_it_is(start_server, tmp_path):
+    """Both ways: names, types and labels. Those of a GPU, which only a server on one has, are looked up elsewhere."""
+    text = (ROOT / "docs/API.md").read_text().split("\n## Metrics\n")[1]
+    listed = {}
+    for names, kinds in re.findall(r"^\| (`(?:weir_|llamacpp:)[^|]*) \| ([a-z, ]+) \|", text, re.M):
+        for name, labels in re.findall(r"`([\w:]+)(?:\{([\w,]+)\})?`", names):
+            listed[name] = kinds.split(", "), set(labels.split(",")) - {""}
+    keys = tmp_path / "keys.json"
+    keys.write_text('{"keys": [{"name": "a", "key": "sk-a"}]}')
+    keys.chmod(0o600)
+    server = start_server("--host-cache", "16M", "--cache-dir", tmp_path / "cache", "--api-keys", keys)
+    server.json("POST", "/v1/completions", {"prompt": "Once", "max_tokens": 3}, headers={"X-Api-Key": "sk-a"})
+    got = server.request("GET", "/metrics", headers={"X-Api-Key": "sk-a"})[2].decode()
+    types = dict(re.findall(r"^# TYPE (\S+) (\w+)", got, re.M))
+    of_gpus = {n for n in listed if n.startswith("weir_gpu_") and n != "weir_gpu_active"}
+    assert set(types) == set(listed) - of_gpus and len(types) > 80
+    for name, kind in types.items():
+        kinds, labels = listed[name]
+        assert kind in kinds, name
+        of_samples = re.findall(rf"^{name}(?:_sum|_count)?(?:\{{(.*)\}})? ", got, re.M)
+        assert {tuple(sorted(re.findall(r'(\w+)="', s))) for s in of_samples} == {tuple(sorted(labels))}, name
