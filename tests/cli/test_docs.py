@@ -12,7 +12,8 @@ WEIR = os.environ.get("WEIR_BIN", str(ROOT / "build/weir"))
 SOURCES = "\n".join(p.read_text() for p in sorted((ROOT / "src").rglob("*.[ch]")))
 DOCUMENTS = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/FLOW.md", "docs/DECISIONS.md", "docs/API.md",
              "docs/PERFORMANCE.md", "docs/EXPERIMENTS.md", "docs/EMBEDDING.md", "models/README.md",
-             "tools/nano/README.md", "src/backend/cuda/README.md", "tests/cuda/README.md", "tests/cuda/ptx/README.md"]
+             "tools/nano/README.md", "src/backend/cuda/README.md", "tests/cuda/README.md", "tests/cuda/ptx/README.md",
+             "docs/MODELS.md"]
 FOLDERS = ("src", "tests", "bench", "tools", "scripts", "examples")
 FILES = {p.relative_to(ROOT).as_posix(): p for f in FOLDERS for p in (ROOT / f).rglob("*")
          if p.suffix in (".c", ".h", ".cu", ".cuh", ".cpp", ".py", ".sh", ".txt", ".cmake")}
@@ -95,12 +96,27 @@ def test_the_number_of_pre_tokenizers():
     assert len(" ".join(rows).replace('"', " ").split()) == int(said)
 
 
-def test_the_readme_lists_every_architecture():
+def test_every_architecture_is_listed():
+    """Both ways."""
     tables = "".join(p.read_text() for p in (ROOT / "src/model").glob("arch_*.c"))
     names = re.findall(r'\{\.name = "([^"]+)"', tables)
-    row = re.search(r"^\| Architectures \|.*", (ROOT / "README.md").read_text(), re.M).group()
-    listed = re.findall(r"[a-z][a-z0-9_-]+", row)
-    assert len(names) > 40 and not [n for n in names if n not in listed]
+    lists = re.findall(r"^\*\*.*?\.$", (ROOT / "docs/MODELS.md").read_text(), re.M | re.S)
+    listed = [n for part in lists for n in re.findall(r"`([^`]+)`", part)]
+    assert len(names) > 100 and sorted(listed) == sorted(names)
+
+
+@pytest.mark.parametrize("row, section", [
+    ("Xeon with AVX-512 alone", "### Xeon with AVX-512 alone"), ("Xeon with the tile unit", "### Xeon with the tile unit"),
+    ("Zen 4", "### Zen 4"), ("Zen 5", "### Zen 5")])
+def test_the_comparison_of_the_readme_is_that_of_the_measurements(row, section):
+    readme = (ROOT / "README.md").read_text().split("## How it compares")[1].split("\n## ")[0]
+    [(prefill, decode)] = re.findall(rf"^\| {row}[^|]*\| ([^|]*) \| ([^|]*) \|", readme, re.M)
+    measured = (ROOT / "docs/PERFORMANCE.md").read_text().split(section + "\n")[1].split("\n### ")[0]
+    for i, name in enumerate(("Q8_0", "Q4_0", "Q4_K_M")):
+        cells = re.search(rf"^\| {name} \|(.*)", measured, re.M).group(1).split("|")
+        times = [re.search(r", (?:\*\*)?([\d.]+) x", cell).group(1) for cell in cells[:2]]
+        said = [cells.split(", ")[i].split(" to ")[-1] for cells in (prefill, decode)]  # more rounds: a range
+        assert said == times, name
 
 
 def test_every_file_of_the_flow_exists():
