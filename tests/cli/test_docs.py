@@ -83,6 +83,14 @@ def test_every_flag_of_a_command_exists(document):
             assert re.search(rf"(?<![\w-]){flag}\b", text), (command, flag)
 
 
+def test_every_function_of_the_library_is_listed():
+    """Both ways."""
+    header = (ROOT / "src/lib/weir.h").read_text()
+    functions = set(re.findall(r"^[a-z][\w *]*\b(weir_[a-z_]+)\(", header, re.M))
+    rows = re.findall(r"^\| (`weir_[^|]*) \|", (ROOT / "docs/EMBEDDING.md").read_text(), re.M)
+    assert len(functions) > 20 and {n for row in rows for n in re.findall(r"`(\w+)`", row)} == functions
+
+
 def test_the_size_of_the_source():
     size = re.search(r"\(some ([\d,]+) lines of source\)", (ROOT / "README.md").read_text()).group(1)
     lines = sum(len(p.read_text().splitlines()) for f, p in FILES.items()

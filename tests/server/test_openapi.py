@@ -105,6 +105,23 @@ def test_every_shared_field_of_the_documentation():
     assert len(names) > 20 and names == fields - {"user"}
 
 
+def test_defaults_and_ranges_are_those_of_the_documentation():
+    """Numbers and booleans of the shared fields."""
+    text = (ROOT / "docs/API.md").read_text()
+    table = text.split("## Fields of both completion routes")[1].split("Sampling applies")[0]
+    fields, n_defaults, n_ranges = DOC["components"]["schemas"]["SharedFields"]["properties"], 0, 0
+    for names, default, meaning in re.findall(r"^\| (`[^|]*) \| ([^|]*) \| (.*) \|$", table, re.M):
+        bounds = re.match(r"(-?[\d.]+) to (-?[\d.]+)", meaning)
+        for field in (fields[n] for n in re.findall(r"`(\w+)`", names)):
+            if "default" in field:
+                n_defaults += 1
+                assert json.loads(default) == field["default"], names
+            if bounds and "minimum" in field:
+                n_ranges += 1
+                assert [float(b) for b in bounds.groups()] == [field["minimum"], field["maximum"]], names
+    assert n_defaults > 12 and n_ranges > 8
+
+
 def test_every_refused_field_of_the_documentation(server):
     """The first table of each file, and the page's: a field is refused with what would change the answer."""
     other = {"NOTHING": 1, "EMPTY": ["x"], "FALSE": True, "TRUE": False, "NUMBER": 0.125}
