@@ -197,6 +197,13 @@ def test_every_route_is_listed():
         assert path in named or shape == "BARE" and "/v1" + path in named, path
 
 
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_lines_are_short(document):
+    """But for rows of tables, and for what programs print."""
+    lines = (ROOT / document).read_text().splitlines()
+    assert not [line for line in lines if len(line) > 120 and not line.startswith(("|", "      abcd"))]
+
+
 def test_make_targets_of_the_readme_exist():
     makefile = (ROOT / "Makefile").read_text()
     for document in ("README.md", "CONTRIBUTING.md"):
