@@ -2,6 +2,7 @@
 
 import json
 import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -59,6 +60,30 @@ def test_curl(whole_server, script):
     script = "set -o pipefail; " + script.replace("curl ", "curl -sS --fail ")
     r = subprocess.run(["bash", "-ec", script], capture_output=True, text=True, timeout=60)
     assert r.returncode == 0 and r.stdout, (script, r.stderr)
+
+
+LINE = b"GET /health HTTP/1.1\r\nHost: x\r\n"
+
+
+@pytest.mark.parametrize("head, status", [
+    (b"garbage\r\n\r\n", None), (b"GET /health\r\n\r\n", 400), (b"GET /health HTTP/1.10\r\nHost: x\r\n\r\n", 400),
+    (b"a b c\r\n\r\n", 400), (LINE + b"no colon\r\n\r\n", 400), (LINE + b"Content-Length: x\r\n\r\n", 400),
+    (b"POST /tokenize HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 400),
+    (LINE + b"Content-Length: 99999999999999999999999\r\n\r\n", 413), (b"GET /" + 90000 * b"a" + b" HTTP/1.1\r\n\r\n", 414),
+    (LINE + b"X: " + 90000 * b"a" + b"\r\n\r\n", 431), (LINE + 1300 * b"X: aaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n" + b"\r\n", 431),
+    (b"GET /health HTTP/0.9\r\n\r\n", 505), (b"GET /health HTTP/2.0\r\n\r\n", 505)])
+def test_what_the_http_library_refuses(server, head, status):
+    """As the page's table has it, and without what Weir's own answers have."""
+    text = (ROOT / "docs/API.md").read_text().split("What the HTTP library")[1].split("## Metrics")[0]
+    rows = re.findall(r"^\| ([\d, ]+|none)\b.* \| .* \|$", text, re.M)
+    assert str(status or "none") in ", ".join(rows)
+    with socket.create_connection(server.url.removeprefix("http://").split(":"), timeout=20) as s:
+        s.sendall(head)
+        answer = b""
+        while piece := s.recv(65536):
+            answer += piece
+    assert answer == b"" if status is None else answer.startswith(b"HTTP/1.1 %d " % status)
+    assert b"X-Request-Id" not in answer
 
 
 VARIES = {"id", "created", "created_at", "prompt_ms"}
