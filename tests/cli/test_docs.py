@@ -83,6 +83,23 @@ def test_every_flag_of_a_command_exists(document):
             assert re.search(rf"(?<![\w-]){flag}\b", text), (command, flag)
 
 
+WORDS = "none one two three four five six seven eight nine ten eleven twelve".split()
+
+
+def test_counts_of_the_decisions():
+    """So many functions (`struct X`), and formats of calls."""
+    text = plain("docs/DECISIONS.md")
+    structs = re.findall(r"\b(\w+) functions \(`struct (\w+)`\)", text)
+    assert len(structs) > 1
+    for word, name in structs:
+        body = re.search(rf"^struct {name} \{{(.*?)^\}};", SOURCES, re.M | re.S).group(1)
+        assert len(re.findall(r"\(\*\w+\)\(", body)) == WORDS.index(word), name
+    rows = (ROOT / "src/chat/reply/formats.c").read_text().split("reply_formats[] = {")[1].split("\n};")[0]
+    n = len(re.findall(r'^    \{(?:\.name = )?"', rows, re.M))
+    tens = {30: "Thirty", 40: "Forty", 50: "Fifty"}[n // 10 * 10]
+    assert f"{tens}-{WORDS[n % 10]} formats".replace("-none", "") in text
+
+
 def test_every_function_of_the_library_is_listed():
     """Both ways."""
     header = (ROOT / "src/lib/weir.h").read_text()
