@@ -58,6 +58,31 @@ def test_the_example_answers_as_weir_run(prefix, tmp_path, compiler, kind):
     assert r.returncode == 1 and r.stderr.startswith("/nonexistent: "), r
 
 
+def test_the_document_compiles_and_runs(prefix, tmp_path):
+    """Its lines as they stand: those that link, and those in short, between what declares their names."""
+    text = (ROOT / "docs/EMBEDDING.md").read_text()
+    link = re.search(r"^    (cc chat\.c .*)", text, re.M).group(1)
+    lines = text.split("## In short\n\n")[1].split("\n\nFunctions")[0].replace("model.gguf", str(NANO))
+    (tmp_path / "chat.c").write_text("""#include <stdio.h>
+#include <weir.h>
+int main(void)
+{
+    struct weir_options options;
+    struct weir_request request;
+    struct weir_result result;
+    struct weir_generation *generation;
+    struct weir *model;
+    struct weir_error error;
+    const char *text;
+""" + lines + """
+    return result.n_output == 0;
+}
+""")
+    env = {**os.environ, "PKG_CONFIG_PATH": str(prefix / "lib/pkgconfig")}
+    output("bash", "-ec", link, cwd=tmp_path, env=env)
+    assert len(output(tmp_path / "chat")) > 20
+
+
 COMMA = """LC_NUMERIC
 decimal_point ","
 thousands_sep ""
