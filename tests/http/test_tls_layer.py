@@ -14,7 +14,7 @@ import time
 import aiohttp
 import pytest
 
-from test_http_layer import HOST, SLOW, Server, pattern, read_all, read_until
+from layer import HOST, SLOW, Server, pattern, read_all, read_until
 
 
 def make_certificate(folder, name="localhost"):
