@@ -35,7 +35,7 @@ struct jbuiltin {
 const struct jbuiltin *jfilter_find(const struct jstr *name); /* NULL: none */
 const struct jbuiltin *jtest_find(const struct jstr *name);
 const struct jbuiltin *jfunction_find(const struct jstr *name);
-/* The method or attribute `name` of v's type; *plain is set for attributes that are values. */
+/* The method or attribute `name` of v's type; one that is a value has no params. */
 const struct jbuiltin *jmethod_find(struct jval v, const struct jstr *name);
 
 struct jval jbuiltin_call(struct jrun *r,
@@ -50,6 +50,16 @@ bool jarg_bool(struct jrun *r, struct jval v, bool missing);
 const struct jstr *jarg_str(struct jrun *r, struct jval v); /* fails if it is not one */
 struct jval jcall_filter(struct jrun *r, struct jval name, struct jval v, const struct jargs *args);
 bool jcall_test(struct jrun *r, struct jval name, struct jval v, const struct jargs *args);
+
+/* A function whose value is an expression of r, v and a[]. */
+#define JBUILTIN(fn_name, ...)                                                                     \
+    static struct jval fn_name(struct jrun *r, struct jval v, const struct jval *a)                \
+    {                                                                                              \
+        (void)r;                                                                                   \
+        (void)v;                                                                                   \
+        (void)a;                                                                                   \
+        return __VA_ARGS__;                                                                        \
+    }
 
 /* ---- parts of the tables, by file; each ends with a NULL name ---- */
 

@@ -165,15 +165,8 @@ static struct jval extreme(struct jrun *r, struct jval v, const struct jval *a, 
     return best;
 }
 
-static struct jval filter_min(struct jrun *r, struct jval v, const struct jval *a)
-{
-    return extreme(r, v, a, false);
-}
-
-static struct jval filter_max(struct jrun *r, struct jval v, const struct jval *a)
-{
-    return extreme(r, v, a, true);
-}
+JBUILTIN(filter_min, extreme(r, v, a, false))
+JBUILTIN(filter_max, extreme(r, v, a, true))
 
 static struct jval filter_sum(struct jrun *r, struct jval v, const struct jval *a)
 {

@@ -5,20 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#define TO_CASE(fn, to)                                                                            \
-    static struct jval fn(struct jrun *r, struct jval v, const struct jval *a)                     \
-    {                                                                                              \
-        (void)a;                                                                                   \
-        return jval_str(juni_to_case(r, jval_to_str(r, v), to));                                   \
-    }
-TO_CASE(filter_upper, JCASE_UPPER)
-TO_CASE(filter_lower, JCASE_LOWER)
-
-static struct jval filter_capitalize(struct jrun *r, struct jval v, const struct jval *a)
-{
-    (void)a;
-    return jval_str(jstr_capitalize(r, jval_to_str(r, v)));
-}
+JBUILTIN(filter_upper, jval_str(juni_to_case(r, jval_to_str(r, v), JCASE_UPPER)))
+JBUILTIN(filter_lower, jval_str(juni_to_case(r, jval_to_str(r, v), JCASE_LOWER)))
+JBUILTIN(filter_capitalize, jval_str(jstr_capitalize(r, jval_to_str(r, v))))
 
 static bool begins_word(uint32_t c)
 {
@@ -50,11 +39,7 @@ static struct jval filter_title(struct jrun *r, struct jval v, const struct jval
     return jval_str(jstr_as_markup(r, jsb_done(&b), s->markup));
 }
 
-static struct jval filter_trim(struct jrun *r, struct jval v, const struct jval *a)
-{
-    const struct jstr *chars = jarg_chars(r, a[0]);
-    return jval_str(jstr_strip(r, jval_to_str(r, v), chars, true, true));
-}
+JBUILTIN(filter_trim, jval_str(jstr_strip(r, jval_to_str(r, v), jarg_chars(r, a[0]), true, true)))
 
 static struct jval filter_replace(struct jrun *r, struct jval v, const struct jval *a)
 {
@@ -95,10 +80,8 @@ static struct jval filter_indent(struct jrun *r, struct jval v, const struct jva
     return jval_str(jstr_as_markup(r, jsb_done(&b), s->markup));
 }
 
-static struct jval filter_center(struct jrun *r, struct jval v, const struct jval *a)
-{
-    return jval_str(jstr_pad(r, jval_to_str(r, v), jarg_int(r, a[0], 80), jstr_lit(r, " "), '^'));
-}
+JBUILTIN(filter_center,
+         jval_str(jstr_pad(r, jval_to_str(r, v), jarg_int(r, a[0], 80), jstr_lit(r, " "), '^')))
 
 static struct jval filter_truncate(struct jrun *r, struct jval v, const struct jval *a)
 {
@@ -179,29 +162,10 @@ const struct jstr *jstr_escape(struct jrun *r, const struct jstr *s)
     return jstr_as_markup(r, jsb_done(&b), true);
 }
 
-static struct jval filter_escape(struct jrun *r, struct jval v, const struct jval *a)
-{
-    (void)a;
-    return jval_str(jstr_escape(r, jval_to_str(r, v)));
-}
-
-static struct jval filter_forceescape(struct jrun *r, struct jval v, const struct jval *a)
-{
-    (void)a;
-    return jval_str(jstr_escape(r, jstr_as_markup(r, jval_to_str(r, v), false)));
-}
-
-static struct jval filter_safe(struct jrun *r, struct jval v, const struct jval *a)
-{
-    (void)a;
-    return jval_str(jstr_as_markup(r, jval_to_str(r, v), true));
-}
-
-static struct jval filter_string(struct jrun *r, struct jval v, const struct jval *a)
-{
-    (void)a;
-    return jval_str(jval_to_str(r, v));
-}
+JBUILTIN(filter_escape, jval_str(jstr_escape(r, jval_to_str(r, v))))
+JBUILTIN(filter_forceescape, jval_str(jstr_escape(r, jstr_as_markup(r, jval_to_str(r, v), false))))
+JBUILTIN(filter_safe, jval_str(jstr_as_markup(r, jval_to_str(r, v), true)))
+JBUILTIN(filter_string, jval_str(jval_to_str(r, v)))
 
 /* The character that &name; or &#n; at `at` stands for, 0 if it is none; *end is behind it. */
 static uint32_t entity_at(const struct jstr *s, size_t at, size_t *end)

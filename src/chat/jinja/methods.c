@@ -8,9 +8,7 @@
 static struct jval dict_get(struct jrun *r, struct jval v, const struct jval *a)
 {
     const struct jval *there = jdict_get(r, v.dict, a[0]);
-    if (there)
-        return *there;
-    return a[1].kind == J_MISSING ? jval_none() : a[1];
+    return there ? *there : a[1].kind == J_MISSING ? jval_none() : a[1];
 }
 
 static struct jval dict_view(struct jrun *r, struct jval v, int what)
@@ -21,30 +19,10 @@ static struct jval dict_view(struct jrun *r, struct jval v, int what)
     return (struct jval){.kind = J_VIEW, .view = view};
 }
 
-static struct jval dict_keys(struct jrun *r, struct jval v, const struct jval *a)
-{
-    (void)a;
-    return dict_view(r, v, VIEW_KEYS);
-}
-
-static struct jval dict_values(struct jrun *r, struct jval v, const struct jval *a)
-{
-    (void)a;
-    return dict_view(r, v, VIEW_VALUES);
-}
-
-static struct jval dict_items(struct jrun *r, struct jval v, const struct jval *a)
-{
-    (void)a;
-    return dict_view(r, v, VIEW_ITEMS);
-}
-
-static struct jval itself(struct jrun *r, struct jval v, const struct jval *a)
-{
-    (void)r;
-    (void)a;
-    return v;
-}
+JBUILTIN(dict_keys, dict_view(r, v, VIEW_KEYS))
+JBUILTIN(dict_values, dict_view(r, v, VIEW_VALUES))
+JBUILTIN(dict_items, dict_view(r, v, VIEW_ITEMS))
+JBUILTIN(itself, v)
 
 static struct jval dict_fromkeys(struct jrun *r, struct jval v, const struct jval *a)
 {
@@ -79,50 +57,16 @@ static struct jval list_index(struct jrun *r, struct jval v, const struct jval *
     jrun_fail(r, "the value is not in the %s", jval_type(v));
 }
 
-static struct jval range_start(struct jrun *r, struct jval v, const struct jval *a)
-{
-    (void)r;
-    (void)a;
-    return jval_int(v.range->start);
-}
-
-static struct jval range_stop(struct jrun *r, struct jval v, const struct jval *a)
-{
-    (void)r;
-    (void)a;
-    return jval_int(v.range->stop);
-}
-
-static struct jval range_step(struct jrun *r, struct jval v, const struct jval *a)
-{
-    (void)r;
-    (void)a;
-    return jval_int(v.range->step);
-}
+JBUILTIN(range_start, jval_int(v.range->start))
+JBUILTIN(range_stop, jval_int(v.range->stop))
+JBUILTIN(range_step, jval_int(v.range->step))
 
 /* ---- numbers ---- */
 
-static struct jval number_real(struct jrun *r, struct jval v, const struct jval *a)
-{
-    (void)r;
-    (void)a;
-    return v.kind == J_BOOL ? (struct jval){.kind = J_INT, .input = v.input, .i = v.b} : v;
-}
-
-static struct jval number_imag(struct jrun *r, struct jval v, const struct jval *a)
-{
-    (void)r;
-    (void)a;
-    return v.kind == J_FLOAT ? jval_float(0.0) : jval_int(0);
-}
-
-static struct jval int_denominator(struct jrun *r, struct jval v, const struct jval *a)
-{
-    (void)r;
-    (void)v;
-    (void)a;
-    return jval_int(1);
-}
+JBUILTIN(number_real,
+         v.kind == J_BOOL ? (struct jval){.kind = J_INT, .input = v.input, .i = v.b} : v)
+JBUILTIN(number_imag, v.kind == J_FLOAT ? jval_float(0.0) : jval_int(0))
+JBUILTIN(int_denominator, jval_int(1))
 
 static uint64_t magnitude(struct jval v)
 {
@@ -130,27 +74,9 @@ static uint64_t magnitude(struct jval v)
     return i < 0 ? 0 - (uint64_t)i : (uint64_t)i;
 }
 
-static struct jval int_bit_length(struct jrun *r, struct jval v, const struct jval *a)
-{
-    (void)r;
-    (void)a;
-    uint64_t m = magnitude(v);
-    return jval_int(m ? 64 - __builtin_clzll(m) : 0);
-}
-
-static struct jval int_bit_count(struct jrun *r, struct jval v, const struct jval *a)
-{
-    (void)r;
-    (void)a;
-    return jval_int(__builtin_popcountll(magnitude(v)));
-}
-
-static struct jval float_is_integer(struct jrun *r, struct jval v, const struct jval *a)
-{
-    (void)r;
-    (void)a;
-    return jval_bool(isfinite(v.f) && v.f == floor(v.f));
-}
+JBUILTIN(int_bit_length, jval_int(magnitude(v) ? 64 - __builtin_clzll(magnitude(v)) : 0))
+JBUILTIN(int_bit_count, jval_int(__builtin_popcountll(magnitude(v))))
+JBUILTIN(float_is_integer, jval_bool(isfinite(v.f) && v.f == floor(v.f)))
 
 /* ---- loops, cyclers, joiners ---- */
 
@@ -173,12 +99,7 @@ static struct jval loop_changed(struct jrun *r, struct jval v, const struct jarg
     return jval_bool(true);
 }
 
-static struct jval cycler_current(struct jrun *r, struct jval v, const struct jval *a)
-{
-    (void)r;
-    (void)a;
-    return v.cycler->items[v.cycler->at];
-}
+JBUILTIN(cycler_current, v.cycler->items[v.cycler->at])
 
 static struct jval cycler_next(struct jrun *r, struct jval v, const struct jval *a)
 {
@@ -195,26 +116,9 @@ static struct jval cycler_reset(struct jrun *r, struct jval v, const struct jval
     return jval_none();
 }
 
-static struct jval cycler_pos(struct jrun *r, struct jval v, const struct jval *a)
-{
-    (void)r;
-    (void)a;
-    return jval_int((int64_t)v.cycler->at);
-}
-
-static struct jval joiner_sep(struct jrun *r, struct jval v, const struct jval *a)
-{
-    (void)r;
-    (void)a;
-    return v.joiner->separator;
-}
-
-static struct jval joiner_used(struct jrun *r, struct jval v, const struct jval *a)
-{
-    (void)r;
-    (void)a;
-    return jval_bool(v.joiner->used);
-}
+JBUILTIN(cycler_pos, jval_int((int64_t)v.cycler->at))
+JBUILTIN(joiner_sep, v.joiner->separator)
+JBUILTIN(joiner_used, jval_bool(v.joiner->used))
 
 /* ---- tables ---- */
 

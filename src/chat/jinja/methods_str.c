@@ -6,17 +6,10 @@
 
 /* ---- case ---- */
 
-#define METHOD(fn, body)                                                                           \
-    static struct jval fn(struct jrun *r, struct jval v, const struct jval *a)                     \
-    {                                                                                              \
-        (void)a;                                                                                   \
-        return body;                                                                               \
-    }
-
-METHOD(str_upper, jval_str(juni_to_case(r, v.s, JCASE_UPPER)))
-METHOD(str_lower, jval_str(juni_to_case(r, v.s, JCASE_LOWER)))
-METHOD(str_casefold, jval_str(juni_to_case(r, v.s, JCASE_FOLD)))
-METHOD(str_capitalize, jval_str(jstr_capitalize(r, v.s)))
+JBUILTIN(str_upper, jval_str(juni_to_case(r, v.s, JCASE_UPPER)))
+JBUILTIN(str_lower, jval_str(juni_to_case(r, v.s, JCASE_LOWER)))
+JBUILTIN(str_casefold, jval_str(juni_to_case(r, v.s, JCASE_FOLD)))
+JBUILTIN(str_capitalize, jval_str(jstr_capitalize(r, v.s)))
 
 static const struct jstr *each_char(struct jrun *r, const struct jstr *s, bool swap)
 {
@@ -34,8 +27,8 @@ static const struct jstr *each_char(struct jrun *r, const struct jstr *s, bool s
     return jstr_as_markup(r, jsb_done(&b), s->markup);
 }
 
-METHOD(str_title, jval_str(each_char(r, v.s, false)))
-METHOD(str_swapcase, jval_str(each_char(r, v.s, true)))
+JBUILTIN(str_title, jval_str(each_char(r, v.s, false)))
+JBUILTIN(str_swapcase, jval_str(each_char(r, v.s, true)))
 
 /* ---- what a string consists of ---- */
 
@@ -89,24 +82,24 @@ static struct jval is_case(struct jrun *r, struct jval v, const char *test)
     return jbuiltin_call(r, jtest_find(jstr_lit(r, test)), v, &none);
 }
 
-METHOD(str_isupper, is_case(r, v, "upper"))
-METHOD(str_islower, is_case(r, v, "lower"))
-METHOD(str_isalpha, jval_bool(all_are(r, v.s, juni_alpha, false)))
-METHOD(str_isalnum, jval_bool(all_are(r, v.s, juni_alnum, false)))
-METHOD(str_isdigit, jval_bool(all_are(r, v.s, juni_digit, false)))
-METHOD(str_isdecimal, jval_bool(all_are(r, v.s, juni_decimal, false)))
-METHOD(str_isnumeric, jval_bool(all_are(r, v.s, juni_numeric, false)))
-METHOD(str_isspace, jval_bool(all_are(r, v.s, juni_space, false)))
-METHOD(str_isascii, jval_bool(all_are(r, v.s, is_ascii, true)))
-METHOD(str_isprintable, jval_bool(all_are(r, v.s, juni_printable, true)))
-METHOD(str_isidentifier, jval_bool(is_identifier(r, v.s)))
-METHOD(str_istitle, jval_bool(is_title(r, v.s)))
+JBUILTIN(str_isupper, is_case(r, v, "upper"))
+JBUILTIN(str_islower, is_case(r, v, "lower"))
+JBUILTIN(str_isalpha, jval_bool(all_are(r, v.s, juni_alpha, false)))
+JBUILTIN(str_isalnum, jval_bool(all_are(r, v.s, juni_alnum, false)))
+JBUILTIN(str_isdigit, jval_bool(all_are(r, v.s, juni_digit, false)))
+JBUILTIN(str_isdecimal, jval_bool(all_are(r, v.s, juni_decimal, false)))
+JBUILTIN(str_isnumeric, jval_bool(all_are(r, v.s, juni_numeric, false)))
+JBUILTIN(str_isspace, jval_bool(all_are(r, v.s, juni_space, false)))
+JBUILTIN(str_isascii, jval_bool(all_are(r, v.s, is_ascii, true)))
+JBUILTIN(str_isprintable, jval_bool(all_are(r, v.s, juni_printable, true)))
+JBUILTIN(str_isidentifier, jval_bool(is_identifier(r, v.s)))
+JBUILTIN(str_istitle, jval_bool(is_title(r, v.s)))
 
 /* ---- ends ---- */
 
-METHOD(str_strip, jval_str(jstr_strip(r, v.s, jarg_chars(r, a[0]), true, true)))
-METHOD(str_lstrip, jval_str(jstr_strip(r, v.s, jarg_chars(r, a[0]), true, false)))
-METHOD(str_rstrip, jval_str(jstr_strip(r, v.s, jarg_chars(r, a[0]), false, true)))
+JBUILTIN(str_strip, jval_str(jstr_strip(r, v.s, jarg_chars(r, a[0]), true, true)))
+JBUILTIN(str_lstrip, jval_str(jstr_strip(r, v.s, jarg_chars(r, a[0]), true, false)))
+JBUILTIN(str_rstrip, jval_str(jstr_strip(r, v.s, jarg_chars(r, a[0]), false, true)))
 
 /* Bytes of the characters that [from, to) names, as in a slice. False if there are none. */
 static bool byte_range(struct jrun *r,
@@ -163,8 +156,8 @@ static struct jval has_affixes(struct jrun *r, struct jval v, const struct jval 
     return jval_bool(false);
 }
 
-METHOD(str_startswith, has_affixes(r, v, a, false))
-METHOD(str_endswith, has_affixes(r, v, a, true))
+JBUILTIN(str_startswith, has_affixes(r, v, a, false))
+JBUILTIN(str_endswith, has_affixes(r, v, a, true))
 
 static struct jval str_removeprefix(struct jrun *r, struct jval v, const struct jval *a)
 {
@@ -202,10 +195,10 @@ static struct jval index_of(struct jrun *r, struct jval v, const struct jval *a,
     return jval_int(i);
 }
 
-METHOD(str_find, jval_int(find(r, v, a, false)))
-METHOD(str_rfind, jval_int(find(r, v, a, true)))
-METHOD(str_index, index_of(r, v, a, false))
-METHOD(str_rindex, index_of(r, v, a, true))
+JBUILTIN(str_find, jval_int(find(r, v, a, false)))
+JBUILTIN(str_rfind, jval_int(find(r, v, a, true)))
+JBUILTIN(str_index, index_of(r, v, a, false))
+JBUILTIN(str_rindex, index_of(r, v, a, true))
 
 static struct jval str_count(struct jrun *r, struct jval v, const struct jval *a)
 {
@@ -232,9 +225,9 @@ static struct jval split(struct jrun *r, struct jval v, const struct jval *a, bo
     return jstr_split(r, v.s, jarg_chars(r, a[0]), jarg_int(r, a[1], -1), from_right);
 }
 
-METHOD(str_split, split(r, v, a, false))
-METHOD(str_rsplit, split(r, v, a, true))
-METHOD(str_splitlines, jstr_splitlines(r, v.s, jarg_bool(r, a[0], false)))
+JBUILTIN(str_split, split(r, v, a, false))
+JBUILTIN(str_rsplit, split(r, v, a, true))
+JBUILTIN(str_splitlines, jstr_splitlines(r, v.s, jarg_bool(r, a[0], false)))
 
 static struct jval partition(struct jrun *r, struct jval v, const struct jval *a, bool last)
 {
@@ -256,8 +249,8 @@ static struct jval partition(struct jrun *r, struct jval v, const struct jval *a
     return jval_tuple(r, parts, 3);
 }
 
-METHOD(str_partition, partition(r, v, a, false))
-METHOD(str_rpartition, partition(r, v, a, true))
+JBUILTIN(str_partition, partition(r, v, a, false))
+JBUILTIN(str_rpartition, partition(r, v, a, true))
 
 static struct jval str_join(struct jrun *r, struct jval v, const struct jval *a)
 {
@@ -274,8 +267,9 @@ static struct jval str_join(struct jrun *r, struct jval v, const struct jval *a)
     return jval_str(jstr_as_markup(r, jsb_done(&b), v.s->markup));
 }
 
-METHOD(str_replace,
-       jval_str(jstr_replace(r, v.s, jarg_str(r, a[0]), jarg_str(r, a[1]), jarg_int(r, a[2], -1))))
+JBUILTIN(
+    str_replace,
+    jval_str(jstr_replace(r, v.s, jarg_str(r, a[0]), jarg_str(r, a[1]), jarg_int(r, a[2], -1))))
 
 /* ---- padding ---- */
 
@@ -294,9 +288,9 @@ static struct jval pad(struct jrun *r, struct jval v, const struct jval *a, char
     return jval_str(jstr_pad(r, v.s, jarg_int(r, a[0], 0), fill_char(r, a[1]), align));
 }
 
-METHOD(str_ljust, pad(r, v, a, '<'))
-METHOD(str_rjust, pad(r, v, a, '>'))
-METHOD(str_center, pad(r, v, a, '^'))
+JBUILTIN(str_ljust, pad(r, v, a, '<'))
+JBUILTIN(str_rjust, pad(r, v, a, '>'))
+JBUILTIN(str_center, pad(r, v, a, '^'))
 
 static struct jval str_zfill(struct jrun *r, struct jval v, const struct jval *a)
 {

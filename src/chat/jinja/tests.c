@@ -3,13 +3,7 @@
 #include "chat/jinja/eval.h"
 #include "chat/jinja/unicode.h"
 
-#define TEST(fn, condition)                                                                        \
-    static struct jval fn(struct jrun *r, struct jval v, const struct jval *a)                     \
-    {                                                                                              \
-        (void)r;                                                                                   \
-        (void)a;                                                                                   \
-        return jval_bool(condition);                                                               \
-    }
+#define TEST(fn, condition) JBUILTIN(fn, jval_bool(condition))
 
 static struct jval rest(struct jrun *r, struct jval v, int64_t by)
 {
