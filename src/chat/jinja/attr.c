@@ -4,11 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static int name_chars(const struct jstr *s)
-{
-    return (int)(s->len < 60 ? s->len : 60);
-}
-
 static struct jval no_attr(struct jrun *r, struct jval v, const struct jstr *name)
 {
     const char *type = v.kind == J_NONE ? "None" : jval_type(v);
@@ -16,16 +11,14 @@ static struct jval no_attr(struct jrun *r, struct jval v, const struct jstr *nam
                              "'%s%s' has no attribute '%.*s'",
                              type,
                              v.kind == J_NONE ? "" : " object",
-                             name_chars(name),
-                             name->data);
+                             JSTR_UP_TO(60, name));
 }
 
 static struct jval unsafe_attr(struct jrun *r, struct jval v, const struct jstr *name)
 {
     return jval_undefined_as(r,
                              "access to attribute '%.*s' of '%s' object is unsafe.",
-                             name_chars(name),
-                             name->data,
+                             JSTR_UP_TO(60, name),
                              jval_type(v));
 }
 
@@ -115,8 +108,7 @@ static struct jval get_attr(struct jrun *r, struct jval v, const struct jstr *na
 
 struct jval jval_attr(struct jrun *r, struct jval v, const struct jstr *name)
 {
-    if (v.kind == J_UNDEFINED)
-        jval_fail_undefined(r, v);
+    jval_expect_defined(r, v);
     struct jval found = get_attr(r, v, name);
     if (found.kind != J_MISSING)
         return found;
@@ -145,8 +137,7 @@ static struct jval at_index(struct jrun *r, struct jval v, int64_t i)
 
 struct jval jval_item(struct jrun *r, struct jval v, struct jval index)
 {
-    if (v.kind == J_UNDEFINED)
-        jval_fail_undefined(r, v);
+    jval_expect_defined(r, v);
     struct jval found = {.kind = J_MISSING};
     if (v.kind == J_DICT) {
         const struct jval *value = jval_hashable(r, index) ? jdict_get(r, v.dict, index) : NULL;
@@ -222,8 +213,7 @@ static struct jval slice_str(struct jrun *r, const struct jstr *v, struct slice 
 
 struct jval jval_slice(struct jrun *r, struct jval v, const struct jval bounds[3])
 {
-    if (v.kind == J_UNDEFINED)
-        jval_fail_undefined(r, v);
+    jval_expect_defined(r, v);
     if (v.kind != J_STR && v.kind != J_LIST && v.kind != J_TUPLE && v.kind != J_RANGE)
         jrun_fail(r, "'%s' object cannot be sliced", jval_type(v));
     struct slice s = bounds_of(r, bounds, jval_len(v));

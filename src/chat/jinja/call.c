@@ -7,11 +7,6 @@
 
 /* ---- arguments ---- */
 
-static int name_chars(const struct jstr *s)
-{
-    return (int)(s->len < 60 ? s->len : 60);
-}
-
 /* Index of the parameter `name` in "a b c", or -1. */
 static int find_param(const char *params, const struct jstr *name)
 {
@@ -51,17 +46,11 @@ static struct jval call_bound(struct jrun *r,
         const struct jstr *name = args->keywords[i].name;
         int at = by_position ? -1 : find_param(params, name);
         if (at < 0)
-            jrun_fail(r,
-                      "%s() got an unexpected keyword argument '%.*s'",
-                      b->name,
-                      name_chars(name),
-                      name->data);
+            jrun_fail(
+                r, "%s() got an unexpected keyword argument '%.*s'", b->name, JSTR_UP_TO(60, name));
         if (bound[at].kind != J_MISSING)
-            jrun_fail(r,
-                      "%s() got multiple values for argument '%.*s'",
-                      b->name,
-                      name_chars(name),
-                      name->data);
+            jrun_fail(
+                r, "%s() got multiple values for argument '%.*s'", b->name, JSTR_UP_TO(60, name));
         bound[at] = args->keywords[i].value;
     }
     for (int i = 0; i < b->n_required; i++)
@@ -86,8 +75,7 @@ int64_t jarg_int(struct jrun *r, struct jval v, int64_t missing)
 {
     if (v.kind == J_MISSING)
         return missing;
-    if (v.kind == J_UNDEFINED)
-        jval_fail_undefined(r, v);
+    jval_expect_defined(r, v);
     if (!jval_is_int(v))
         jrun_fail(r, "'%s' object cannot be interpreted as an integer", jval_type(v));
     return jval_as_int(v);
@@ -100,8 +88,7 @@ bool jarg_bool(struct jrun *r, struct jval v, bool missing)
 
 const struct jstr *jarg_str(struct jrun *r, struct jval v)
 {
-    if (v.kind == J_UNDEFINED)
-        jval_fail_undefined(r, v);
+    jval_expect_defined(r, v);
     if (v.kind != J_STR)
         jrun_fail(r, "must be str, not %s", jval_type(v));
     return v.s;
@@ -119,7 +106,7 @@ struct jval jcall_filter(struct jrun *r, struct jval name, struct jval v, const 
     const struct jstr *s = builtin_name(r, name, "filter");
     const struct jbuiltin *b = jfilter_find(s);
     if (!b)
-        jrun_fail(r, "no filter named '%.*s'", name_chars(s), s->data);
+        jrun_fail(r, "no filter named '%.*s'", JSTR_UP_TO(60, s));
     return jbuiltin_call(r, b, v, args);
 }
 
@@ -128,7 +115,7 @@ bool jcall_test(struct jrun *r, struct jval name, struct jval v, const struct ja
     const struct jstr *s = builtin_name(r, name, "test");
     const struct jbuiltin *b = jtest_find(s);
     if (!b)
-        jrun_fail(r, "no test named '%.*s'", name_chars(s), s->data);
+        jrun_fail(r, "no test named '%.*s'", JSTR_UP_TO(60, s));
     return jval_true(r, jbuiltin_call(r, b, v, args));
 }
 
@@ -167,13 +154,13 @@ static void bind_params(struct jrun *r, struct macro_call *c)
         const struct jstr *name = params->items[i].name;
         if (values[i].kind != J_MISSING)
             continue;
-        jscope_set(r,
-                   c->scope,
-                   name,
-                   params->items[i].value
-                       ? jeval(r, c->scope, params->items[i].value)
-                       : jval_undefined_as(
-                             r, "parameter '%.*s' was not provided", name_chars(name), name->data));
+        jscope_set(
+            r,
+            c->scope,
+            name,
+            params->items[i].value
+                ? jeval(r, c->scope, params->items[i].value)
+                : jval_undefined_as(r, "parameter '%.*s' was not provided", JSTR_UP_TO(60, name)));
     }
 }
 
@@ -205,21 +192,16 @@ static void bind_rest(struct jrun *r, struct macro_call *c)
         if (!n->uses_kwargs)
             jrun_fail(r,
                       "macro '%.*s' takes no keyword argument '%.*s'",
-                      name_chars(name),
-                      name->data,
-                      name_chars(args->keywords[i].name),
-                      args->keywords[i].name->data);
+                      JSTR_UP_TO(60, name),
+                      JSTR_UP_TO(60, args->keywords[i].name));
         jdict_set(r, kwargs, jval_str(args->keywords[i].name), args->keywords[i].value);
     }
     if (n->uses_kwargs)
         jscope_set(r, c->scope, r->tmpl->kwargs, jval_dict(kwargs));
     size_t n_params = n->args->n, n_more = args->n > n_params ? args->n - n_params : 0;
     if (n_more > 0 && !n->uses_varargs)
-        jrun_fail(r,
-                  "macro '%.*s' takes not more than %zu argument(s)",
-                  name_chars(name),
-                  name->data,
-                  n_params);
+        jrun_fail(
+            r, "macro '%.*s' takes not more than %zu argument(s)", JSTR_UP_TO(60, name), n_params);
     if (!n->uses_varargs)
         return;
     struct jval *items = jrun_alloc_n(r, n_more, sizeof *items);
@@ -298,8 +280,8 @@ static struct jdict *make_dict(struct jrun *r, const struct jargs *args)
     struct jdict *d = jdict_new(r);
     if (args->n > 1)
         jrun_fail(r, "dict expected at most 1 argument, got %zu", args->n);
-    if (args->n == 1 && args->items[0].kind == J_UNDEFINED)
-        jval_fail_undefined(r, args->items[0]);
+    if (args->n == 1)
+        jval_expect_defined(r, args->items[0]);
     if (args->n == 1 && args->items[0].kind == J_DICT) {
         const struct jdict *from = args->items[0].dict;
         for (size_t i = 0; i < from->n; i++)
@@ -372,7 +354,7 @@ static struct jval call_raise_exception(struct jrun *r, struct jval self, const 
 {
     (void)self;
     const struct jstr *text = jval_to_str(r, a[0]);
-    jrun_fail(r, "%.*s", (int)(text->len < 290 ? text->len : 290), text->data);
+    jrun_fail(r, "%.*s", JSTR_UP_TO(290, text));
 }
 
 /* The format is the template's: strftime bounds what it writes. */

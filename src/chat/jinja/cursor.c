@@ -30,7 +30,7 @@ const char *jparse_describe(const struct jtoken *t, char out[64])
                                         [T_INT] = "an integer",
                                         [T_FLOAT] = "a float"};
     if (t->kind == T_NAME)
-        snprintf(out, 64, "'%.*s'", (int)(t->text->len < 40 ? t->text->len : 40), t->text->data);
+        snprintf(out, 64, "'%.*s'", JSTR_UP_TO(40, t->text));
     else if (t->kind == T_OPERATOR)
         snprintf(out, 64, "'%s'", t->op);
     else

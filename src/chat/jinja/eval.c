@@ -80,10 +80,8 @@ struct jval jscope_get(struct jrun *r, const struct jscope *s, const struct jstr
 
 static _Noreturn void fail_operands(struct jrun *r, const char *op, struct jval a, struct jval b)
 {
-    if (a.kind == J_UNDEFINED)
-        jval_fail_undefined(r, a);
-    if (b.kind == J_UNDEFINED)
-        jval_fail_undefined(r, b);
+    jval_expect_defined(r, a);
+    jval_expect_defined(r, b);
     jrun_fail(
         r, "unsupported operand type(s) for %s: '%s' and '%s'", op, jval_type(a), jval_type(b));
 }
@@ -330,8 +328,7 @@ static bool compare(struct jrun *r, enum jop op, struct jval a, struct jval b)
 static struct jval negate(struct jrun *r, const struct jnode *n, struct jval v)
 {
     bool minus = n->kind == N_NEG;
-    if (v.kind == J_UNDEFINED)
-        jval_fail_undefined(r, v);
+    jval_expect_defined(r, v);
     if (!jval_is_number(v))
         jrun_fail(r, "bad operand type for unary %s: '%s'", minus ? "-" : "+", jval_type(v));
     if (v.kind == J_FLOAT)
@@ -422,10 +419,7 @@ static void add_keyword(
     jrun_charge(r, *n / 16);
     for (size_t i = 0; i < *n; i++)
         if (jstr_eq(keywords[i].name, name))
-            jrun_fail(r,
-                      "got multiple values for keyword argument '%.*s'",
-                      (int)(name->len < 60 ? name->len : 60),
-                      name->data);
+            jrun_fail(r, "got multiple values for keyword argument '%.*s'", JSTR_UP_TO(60, name));
     keywords[(*n)++] = (struct jkeyword){name, v};
 }
 
@@ -464,7 +458,7 @@ struct jargs jeval_args(struct jrun *r, struct jscope *s, const struct jarg_node
 
 static _Noreturn void fail_unknown(struct jrun *r, const char *kind, const struct jstr *name)
 {
-    jrun_fail(r, "no %s named '%.*s'", kind, (int)(name->len < 60 ? name->len : 60), name->data);
+    jrun_fail(r, "no %s named '%.*s'", kind, JSTR_UP_TO(60, name));
 }
 
 static struct jval eval_test(struct jrun *r, struct jscope *s, const struct jnode *n)

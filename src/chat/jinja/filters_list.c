@@ -264,8 +264,7 @@ static struct jval filter_dictsort(struct jrun *r, struct jval v, const struct j
     bool by_value = jstr_is(by, "value");
     if (!by_value && !jstr_is(by, "key"))
         jrun_fail(r, "You can only sort by either \"key\" or \"value\"");
-    if (v.kind == J_UNDEFINED)
-        jval_fail_undefined(r, v);
+    jval_expect_defined(r, v);
     if (v.kind != J_DICT)
         jrun_fail(r, "'%s' object has no attribute 'items'", jval_type(v));
     size_t n = v.dict->n;

@@ -27,8 +27,7 @@ static struct jval filter_int(struct jrun *r, struct jval v, const struct jval *
     struct jval missing = a[0].kind == J_MISSING ? jval_int(0) : a[0];
     int64_t base = jarg_int(r, a[1], 10), i;
     double f;
-    if (v.kind == J_UNDEFINED)
-        jval_fail_undefined(r, v);
+    jval_expect_defined(r, v);
     if (jval_is_int(v))
         return (struct jval){.kind = J_INT, .input = v.input, .i = jval_as_int(v)};
     if (v.kind == J_FLOAT) {
@@ -51,8 +50,7 @@ static struct jval filter_int(struct jrun *r, struct jval v, const struct jval *
 static struct jval filter_float(struct jrun *r, struct jval v, const struct jval *a)
 {
     double f;
-    if (v.kind == J_UNDEFINED)
-        jval_fail_undefined(r, v);
+    jval_expect_defined(r, v);
     if (jval_is_number(v))
         return (struct jval){.kind = J_FLOAT, .input = v.input, .f = jval_as_float(v)};
     if (v.kind == J_STR && jnumber_parse_float(r, v.s, &f))
@@ -63,8 +61,7 @@ static struct jval filter_float(struct jrun *r, struct jval v, const struct jval
 static struct jval filter_abs(struct jrun *r, struct jval v, const struct jval *a)
 {
     (void)a;
-    if (v.kind == J_UNDEFINED)
-        jval_fail_undefined(r, v);
+    jval_expect_defined(r, v);
     if (!jval_is_number(v))
         jrun_fail(r, "bad operand type for abs(): '%s'", jval_type(v));
     if (v.kind == J_FLOAT)
@@ -118,8 +115,7 @@ static struct jval filter_round(struct jrun *r, struct jval v, const struct jval
     bool up = jstr_is(method, "ceil"), down = jstr_is(method, "floor");
     if (!up && !down && !jstr_is(method, "common"))
         jrun_fail(r, "method must be common, ceil or floor");
-    if (v.kind == J_UNDEFINED)
-        jval_fail_undefined(r, v);
+    jval_expect_defined(r, v);
     if (!jval_is_number(v))
         jrun_fail(r, "type %s doesn't define __round__ method", jval_type(v));
     struct jval out;

@@ -89,7 +89,7 @@ static struct jval first_value(struct format *f, size_t begin, size_t end)
     for (size_t k = 0; k < f->args->n_keywords; k++)
         if (jstr_eq(f->args->keywords[k].name, name))
             return f->args->keywords[k].value;
-    jrun_fail(f->r, "format misses '%.*s'", (int)(name->len < 60 ? name->len : 60), name->data);
+    jrun_fail(f->r, "format misses '%.*s'", JSTR_UP_TO(60, name));
 }
 
 /* name(.attribute|[index])* */
@@ -207,7 +207,7 @@ static struct jval named_value(struct percent *p, const struct jstr *s, size_t *
     const struct jstr *name = jstr_sub(p->r, s, begin, (*at)++);
     const struct jval *v = jdict_get_str(p->r, p->values.dict, name);
     if (!v)
-        jrun_fail(p->r, "format misses '%.*s'", (int)(name->len < 60 ? name->len : 60), name->data);
+        jrun_fail(p->r, "format misses '%.*s'", JSTR_UP_TO(60, name));
     return *v;
 }
 
@@ -232,8 +232,7 @@ static int64_t read_size(struct percent *p, const struct jstr *s, size_t *at, in
 
 static void put_integer(struct percent *p, struct jsb *b, struct jspec *f, struct jval v)
 {
-    if (v.kind == J_UNDEFINED)
-        jval_fail_undefined(p->r, v);
+    jval_expect_defined(p->r, v);
     bool decimal = f->type == 'd' || f->type == 'i' || f->type == 'u';
     if (v.kind == J_FLOAT && decimal && !isfinite(v.f))
         jrun_fail(p->r, "cannot convert float %s to integer", isnan(v.f) ? "NaN" : "infinity");
@@ -304,8 +303,7 @@ static void put_conversion(struct percent *p, struct jsb *b, struct jspec *f, st
     case 'F':
     case 'g':
     case 'G':
-        if (v.kind == J_UNDEFINED)
-            jval_fail_undefined(p->r, v);
+        jval_expect_defined(p->r, v);
         if (!jval_is_number(v))
             jrun_fail(p->r, "must be real number, not %s", jval_type(v));
         jspec_put_float(b, f, jval_as_float(v), !v.input);

@@ -141,8 +141,7 @@ static struct jval has_affixes(struct jrun *r, struct jval v, const struct jval 
     size_t begin = 0, end = 0;
     struct jval what = a[0];
     bool in_range = byte_range(r, v.s, a[1], a[2], &begin, &end);
-    if (what.kind == J_UNDEFINED)
-        jval_fail_undefined(r, what);
+    jval_expect_defined(r, what);
     if (what.kind != J_TUPLE && what.kind != J_STR)
         jrun_fail(r,
                   "%s first arg must be str or a tuple of str, not %s",

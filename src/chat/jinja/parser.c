@@ -270,8 +270,7 @@ static const struct jstr *parse_dotted(struct jparser *p)
 
 static _Noreturn void fail_unknown(struct jparser *p, const char *kind, const struct jstr *name)
 {
-    int n = (int)(name->len < 60 ? name->len : 60);
-    jparse_fail(p, "no %s named '%.*s'", kind, n, name->data);
+    jparse_fail(p, "no %s named '%.*s'", kind, JSTR_UP_TO(60, name));
 }
 
 struct jnode *jparse_filters(struct jparser *p, struct jnode *operand, bool inline_)

@@ -340,8 +340,7 @@ static struct jnode *parse_statement(struct jparser *p)
     for (size_t i = 0; i < sizeof statements / sizeof statements[0]; i++)
         if (jstr_is(t->text, statements[i].name))
             return statements[i].parse(p);
-    jparse_fail(
-        p, "unknown tag '%.*s'", (int)(t->text->len < 60 ? t->text->len : 60), t->text->data);
+    jparse_fail(p, "unknown tag '%.*s'", JSTR_UP_TO(60, t->text));
 }
 
 static struct jnode *parse_output(struct jparser *p)

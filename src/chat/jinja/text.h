@@ -52,6 +52,9 @@ static inline bool jstr_trusted(const struct jstr *s)
     return s->n_marks == 1 && s->marks[0].trusted;
 }
 
+/* What "%.*s" takes, for at most n bytes of s. */
+#define JSTR_UP_TO(n, s) (int)((s)->len < (n) ? (s)->len : (n)), (s)->data
+
 bool jstr_eq(const struct jstr *a, const struct jstr *b);
 bool jstr_is(const struct jstr *s, const char *literal);
 int jstr_cmp(const struct jstr *a, const struct jstr *b); /* by code points */

@@ -424,10 +424,7 @@ static struct jval schemes_of(struct jrun *r, struct jval v)
     for (size_t i = 0; i < list->n; i++) {
         const struct jstr *s = jarg_str(r, list->items[i]);
         if (!is_scheme(s))
-            jrun_fail(r,
-                      "'%.*s' is not a valid URI scheme prefix.",
-                      s->len < 80 ? (int)s->len : 80,
-                      s->data);
+            jrun_fail(r, "'%.*s' is not a valid URI scheme prefix.", JSTR_UP_TO(80, s));
     }
     return jval_list(r, list->items, list->n);
 }

@@ -58,10 +58,7 @@ _Noreturn void jval_fail_undefined(struct jrun *r, struct jval v)
     if (v.undefined && v.undefined->text)
         jrun_fail(r, "%s", v.undefined->text);
     if (v.undefined && v.undefined->name)
-        jrun_fail(r,
-                  "'%.*s' is undefined",
-                  (int)(v.undefined->name->len < 100 ? v.undefined->name->len : 100),
-                  v.undefined->name->data);
+        jrun_fail(r, "'%.*s' is undefined", JSTR_UP_TO(100, v.undefined->name));
     jrun_fail(r, "the value is undefined");
 }
 
@@ -265,10 +262,8 @@ static int items_cmp(struct jrun *r, const struct jlist *a, const struct jlist *
 int jval_cmp(struct jrun *r, struct jval a, struct jval b, const char *op)
 {
     jrun_charge(r, 1);
-    if (a.kind == J_UNDEFINED)
-        jval_fail_undefined(r, a);
-    if (b.kind == J_UNDEFINED)
-        jval_fail_undefined(r, b);
+    jval_expect_defined(r, a);
+    jval_expect_defined(r, b);
     if (jval_is_int(a) && jval_is_int(b)) {
         int64_t x = jval_as_int(a), y = jval_as_int(b);
         return (x > y) - (x < y);

@@ -195,6 +195,12 @@ static inline double jval_as_float(struct jval v)
 
 _Noreturn void jval_fail_undefined(struct jrun *r, struct jval v);
 
+static inline void jval_expect_defined(struct jrun *r, struct jval v)
+{
+    if (v.kind == J_UNDEFINED)
+        jval_fail_undefined(r, v);
+}
+
 /* ---- going through ---- */
 
 struct jwalk {
