@@ -45,6 +45,10 @@ struct jval jbuiltin_call(struct jrun *r,
 
 /* ---- what several of them share (call.c) ---- */
 
+static inline bool jarg_given(struct jval v) /* None is as good as nothing */
+{
+    return v.kind != J_MISSING && v.kind != J_NONE;
+}
 int64_t jarg_int(struct jrun *r, struct jval v, int64_t missing);
 bool jarg_bool(struct jrun *r, struct jval v, bool missing);
 const struct jstr *jarg_str(struct jrun *r, struct jval v); /* fails if it is not one */
@@ -70,10 +74,10 @@ extern const struct jbuiltin jmethods_str[];
 
 struct jval jval_attr(struct jrun *r, struct jval v, const struct jstr *name); /* v.name */
 struct jval jval_item(struct jrun *r, struct jval v, struct jval index);       /* v[index] */
-struct jval jval_modulo(struct jrun *r, struct jval a, struct jval b);
 struct jval jval_slice(struct jrun *r, struct jval v, const struct jval bounds[3]);
-struct jval jval_add(struct jrun *r, struct jval a, struct jval b);  /* strings and lists */
-struct jval jval_plus(struct jrun *r, struct jval a, struct jval b); /* anything */
+struct jval jval_add(struct jrun *r, struct jval a, struct jval b); /* strings and lists */
+/* The pairs of a dict, by their keys. */
+const struct jpair *jdict_sorted(struct jrun *r, struct jval dict);
 struct jval jval_call(struct jrun *r, struct jval callee, const struct jargs *args);
 const struct jstr *jstr_escape(struct jrun *r, const struct jstr *s); /* HTML */
 /* template % values, as Python's str % (format.c) */

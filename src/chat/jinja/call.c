@@ -94,29 +94,29 @@ const struct jstr *jarg_str(struct jrun *r, struct jval v)
     return v.s;
 }
 
-static const struct jstr *builtin_name(struct jrun *r, struct jval name, const char *kind)
+/* A filter or test by a value that names it. */
+static const struct jbuiltin *named(struct jrun *r,
+                                    struct jval name,
+                                    const char *kind,
+                                    const struct jbuiltin *(*find)(const struct jstr *name))
 {
     if (name.kind == J_UNDEFINED)
         jrun_fail(r, "no %s named Undefined; did you forget to quote its name?", kind);
-    return jarg_str(r, name);
+    const struct jstr *s = jarg_str(r, name);
+    const struct jbuiltin *b = find(s);
+    if (!b)
+        jrun_fail(r, "no %s named '%.*s'", kind, JSTR_UP_TO(60, s));
+    return b;
 }
 
 struct jval jcall_filter(struct jrun *r, struct jval name, struct jval v, const struct jargs *args)
 {
-    const struct jstr *s = builtin_name(r, name, "filter");
-    const struct jbuiltin *b = jfilter_find(s);
-    if (!b)
-        jrun_fail(r, "no filter named '%.*s'", JSTR_UP_TO(60, s));
-    return jbuiltin_call(r, b, v, args);
+    return jbuiltin_call(r, named(r, name, "filter", jfilter_find), v, args);
 }
 
 bool jcall_test(struct jrun *r, struct jval name, struct jval v, const struct jargs *args)
 {
-    const struct jstr *s = builtin_name(r, name, "test");
-    const struct jbuiltin *b = jtest_find(s);
-    if (!b)
-        jrun_fail(r, "no test named '%.*s'", JSTR_UP_TO(60, s));
-    return jval_true(r, jbuiltin_call(r, b, v, args));
+    return jval_true(r, jbuiltin_call(r, named(r, name, "test", jtest_find), v, args));
 }
 
 /* ---- macros ---- */
@@ -174,7 +174,7 @@ static void bind_caller(struct jrun *r, struct macro_call *c)
     if (!n->uses_caller)
         return;
     struct jval caller = take_keyword(r, c, r->tmpl->caller);
-    if (caller.kind == J_MISSING || caller.kind == J_NONE)
+    if (!jarg_given(caller))
         caller = jval_undefined_as(r, "No caller defined");
     jscope_set(r, c->scope, r->tmpl->caller, caller);
 }
@@ -202,12 +202,11 @@ static void bind_rest(struct jrun *r, struct macro_call *c)
     if (n_more > 0 && !n->uses_varargs)
         jrun_fail(
             r, "macro '%.*s' takes not more than %zu argument(s)", JSTR_UP_TO(60, name), n_params);
-    if (!n->uses_varargs)
-        return;
-    struct jval *items = jrun_alloc_n(r, n_more, sizeof *items);
-    for (size_t i = 0; i < n_more; i++)
-        items[i] = args->items[n_params + i];
-    jscope_set(r, c->scope, r->tmpl->varargs, jval_tuple(r, items, n_more));
+    if (n->uses_varargs)
+        jscope_set(r,
+                   c->scope,
+                   r->tmpl->varargs,
+                   jval_tuple_of(r, n_more > 0 ? args->items + n_params : NULL, n_more));
 }
 
 static struct jval call_macro(struct jrun *r, const struct jmacro *m, const struct jargs *args)

@@ -284,7 +284,7 @@ static bool is_sequence(struct jval v)
     return v.kind == J_STR || v.kind == J_LIST || v.kind == J_TUPLE;
 }
 
-static struct jval arithmetic(struct jrun *r, enum jop op, struct jval a, struct jval b)
+struct jval jval_arithmetic(struct jrun *r, enum jop op, struct jval a, struct jval b)
 {
     static const char *const symbols[] = {"+", "-", "*", "/", "//", "%", "** or pow()"};
     if (jval_is_int(a) && jval_is_int(b))
@@ -302,7 +302,7 @@ static struct jval arithmetic(struct jrun *r, enum jop op, struct jval a, struct
     fail_operands(r, symbols[op], a, b);
 }
 
-static bool compare(struct jrun *r, enum jop op, struct jval a, struct jval b)
+bool jval_compare(struct jrun *r, enum jop op, struct jval a, struct jval b)
 {
     bool floats =
         (a.kind == J_FLOAT && jval_is_number(b)) || (b.kind == J_FLOAT && jval_is_number(a));
@@ -364,7 +364,7 @@ static struct jval eval_compare(struct jrun *r, struct jscope *s, const struct j
     struct jval left = jeval(r, s, n->a);
     for (size_t i = 0; i < n->items.n; i++) {
         struct jval right = jeval(r, s, n->items.items[i]);
-        if (!compare(r, n->ops[i], left, right))
+        if (!jval_compare(r, n->ops[i], left, right))
             return jval_bool(false);
         left = right;
     }
@@ -470,13 +470,11 @@ static struct jval eval_test(struct jrun *r, struct jscope *s, const struct jnod
     return jval_bool(jval_true(r, jbuiltin_call(r, n->builtin, v, &args)));
 }
 
-struct jval jeval_filters(struct jrun *r, struct jscope *s, const struct jnode *n, struct jval v)
+static struct jval apply_filter(struct jrun *r,
+                                struct jscope *s,
+                                const struct jnode *n,
+                                struct jval v)
 {
-    if (!n)
-        return v;
-    jrun_enter(r);
-    v = jeval_filters(r, s, n->a, v);
-    jrun_leave(r);
     r->line = n->line;
     if (!n->builtin)
         fail_unknown(r, "filter", n->text);
@@ -484,14 +482,14 @@ struct jval jeval_filters(struct jrun *r, struct jscope *s, const struct jnode *
     return jbuiltin_call(r, n->builtin, v, &args);
 }
 
-static struct jval eval_filter(struct jrun *r, struct jscope *s, const struct jnode *n)
+struct jval jeval_filters(struct jrun *r, struct jscope *s, const struct jnode *n, struct jval v)
 {
-    struct jval v = jeval(r, s, n->a);
-    r->line = n->line;
-    if (!n->builtin)
-        fail_unknown(r, "filter", n->text);
-    struct jargs args = jeval_args(r, s, n->args);
-    return jbuiltin_call(r, n->builtin, v, &args);
+    if (!n)
+        return v;
+    jrun_enter(r);
+    v = jeval_filters(r, s, n->a, v);
+    jrun_leave(r);
+    return apply_filter(r, s, n, v);
 }
 
 static struct jval eval_call(struct jrun *r, struct jscope *s, const struct jnode *n)
@@ -532,7 +530,7 @@ static struct jval eval(struct jrun *r, struct jscope *s, const struct jnode *n)
         return jval_true(r, v) ? v : jeval(r, s, n->b);
     case N_BINARY:
         v = jeval(r, s, n->a);
-        return arithmetic(r, n->op, v, jeval(r, s, n->b));
+        return jval_arithmetic(r, n->op, v, jeval(r, s, n->b));
     case N_CONCAT:
         return eval_concat(r, s, n);
     case N_COMPARE:
@@ -542,7 +540,7 @@ static struct jval eval(struct jrun *r, struct jscope *s, const struct jnode *n)
     case N_CALL:
         return eval_call(r, s, n);
     case N_FILTER:
-        return eval_filter(r, s, n);
+        return apply_filter(r, s, n, jeval(r, s, n->a));
     case N_TEST:
         return eval_test(r, s, n);
     case N_SLICE:
@@ -560,14 +558,4 @@ struct jval jeval(struct jrun *r, struct jscope *s, const struct jnode *n)
     struct jval v = eval(r, s, n);
     jrun_leave(r);
     return v;
-}
-
-struct jval jval_plus(struct jrun *r, struct jval a, struct jval b)
-{
-    return arithmetic(r, OP_ADD, a, b);
-}
-
-struct jval jval_modulo(struct jrun *r, struct jval a, struct jval b)
-{
-    return arithmetic(r, OP_MOD, a, b);
 }

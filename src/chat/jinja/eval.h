@@ -68,6 +68,10 @@ enum jflow jexec_for(struct jrun *r,
                      int64_t depth0,
                      struct jsb *out);
 
+/* a OP b, as the language's operators work on values of any kind. */
+struct jval jval_arithmetic(struct jrun *r, enum jop op, struct jval a, struct jval b);
+bool jval_compare(struct jrun *r, enum jop op, struct jval a, struct jval b);
+
 struct jargs jeval_args(struct jrun *r, struct jscope *s, const struct jarg_nodes *nodes);
 struct jval jeval_filters(struct jrun *r, struct jscope *s, const struct jnode *n, struct jval v);
 struct jval jblock_call(struct jrun *r, const struct jnode *block);

@@ -1,5 +1,5 @@
 /* Filters on things that have items. */
-#include "chat/jinja/builtins.h"
+#include "chat/jinja/eval.h"
 #include "chat/jinja/unicode.h"
 
 #include <string.h>
@@ -25,7 +25,7 @@ static bool all_digits(const struct jstr *s)
 static struct getter make_getter(struct jrun *r, struct jval attribute, bool ignore_case)
 {
     struct getter g = {.fallback = {.kind = J_MISSING}, .ignore_case = ignore_case};
-    if (attribute.kind == J_MISSING || attribute.kind == J_NONE)
+    if (!jarg_given(attribute))
         return g;
     if (attribute.kind != J_STR) {
         g.parts[g.n++] = attribute;
@@ -176,7 +176,7 @@ static struct jval filter_sum(struct jrun *r, struct jval v, const struct jval *
         jrun_fail(r, "sum() can't sum strings [use ''.join(seq) instead]");
     struct jwalk w = jwalk_begin(r, v);
     while (jwalk_next(r, &w, &item))
-        sum = jval_plus(r, sum, get(r, &g, item));
+        sum = jval_arithmetic(r, OP_ADD, sum, get(r, &g, item));
     return sum;
 }
 
@@ -234,6 +234,14 @@ static void sort_keyed(struct jrun *r, struct keyed *items, size_t n, bool down)
     sort(r, items, jrun_alloc_n(r, n, sizeof *items), n, down);
 }
 
+static struct jval list_of(struct jrun *r, const struct keyed *items, size_t n)
+{
+    struct jval *list = jrun_alloc_n(r, n, sizeof *list);
+    for (size_t i = 0; i < n; i++)
+        list[i] = items[i].item;
+    return jval_list(r, list, n);
+}
+
 /* ---- lists of them ---- */
 
 static struct jval filter_list(struct jrun *r, struct jval v, const struct jval *a)
@@ -248,13 +256,10 @@ static struct jval filter_sort(struct jrun *r, struct jval v, const struct jval 
     bool ignore_case = !jarg_bool(r, a[1], false);
     const struct jlist *l = jval_items(r, v);
     struct keyed *items = jrun_alloc_n(r, l->n, sizeof *items);
-    struct jval *sorted = jrun_alloc_n(r, l->n, sizeof *sorted);
     for (size_t i = 0; i < l->n; i++)
         items[i] = (struct keyed){get_several(r, a[2], ignore_case, l->items[i]), l->items[i]};
     sort_keyed(r, items, l->n, jarg_bool(r, a[0], false));
-    for (size_t i = 0; i < l->n; i++)
-        sorted[i] = items[i].item;
-    return jval_list(r, sorted, l->n);
+    return list_of(r, items, l->n);
 }
 
 static struct jval filter_dictsort(struct jrun *r, struct jval v, const struct jval *a)
@@ -269,7 +274,6 @@ static struct jval filter_dictsort(struct jrun *r, struct jval v, const struct j
         jrun_fail(r, "'%s' object has no attribute 'items'", jval_type(v));
     size_t n = v.dict->n;
     struct keyed *items = jrun_alloc_n(r, n, sizeof *items);
-    struct jval *sorted = jrun_alloc_n(r, n, sizeof *sorted);
     for (size_t i = 0; i < n; i++) {
         const struct jpair *p = &v.dict->pairs[i];
         struct jval key = by_value ? p->value : p->key;
@@ -278,9 +282,17 @@ static struct jval filter_dictsort(struct jrun *r, struct jval v, const struct j
         items[i] = (struct keyed){key, jval_pair(r, p->key, p->value)};
     }
     sort_keyed(r, items, n, jarg_bool(r, a[2], false));
-    for (size_t i = 0; i < n; i++)
-        sorted[i] = items[i].item;
-    return jval_list(r, sorted, n);
+    return list_of(r, items, n);
+}
+
+const struct jpair *jdict_sorted(struct jrun *r, struct jval dict)
+{
+    const struct jval case_sensitive[JMAX_PARAMS] = {jval_bool(true)};
+    const struct jlist *l = filter_dictsort(r, dict, case_sensitive).list;
+    struct jpair *pairs = jrun_alloc_n(r, l->n, sizeof *pairs);
+    for (size_t i = 0; i < l->n; i++)
+        pairs[i] = (struct jpair){l->items[i].list->items[0], l->items[i].list->items[1]};
+    return pairs;
 }
 
 static struct jval filter_unique(struct jrun *r, struct jval v, const struct jval *a)
@@ -301,10 +313,7 @@ static struct jval filter_unique(struct jrun *r, struct jval v, const struct jva
 
 static struct jval group_of(struct jrun *r, struct jval key, const struct keyed *items, size_t n)
 {
-    struct jval *list = jrun_alloc_n(r, n, sizeof *list);
-    for (size_t i = 0; i < n; i++)
-        list[i] = items[i].item;
-    struct jval group = jval_pair(r, key, jval_list(r, list, n));
+    struct jval group = jval_pair(r, key, list_of(r, items, n));
     struct jlist *marked = jrun_alloc(r, sizeof *marked);
     *marked = *group.list;
     marked->group = true;
@@ -343,7 +352,7 @@ static struct jval filter_batch(struct jrun *r, struct jval v, const struct jval
         }
         jitems_add(r, &row, item);
     }
-    bool fill = a[1].kind != J_MISSING && a[1].kind != J_NONE;
+    bool fill = jarg_given(a[1]);
     while (row.n > 0 && fill && (int64_t)row.n < n) {
         jrun_charge(r, 1);
         jitems_add(r, &row, a[1]);
@@ -361,7 +370,7 @@ static struct jval filter_slice(struct jrun *r, struct jval v, const struct jval
         jrun_fail(r, "integer division or modulo by zero");
     struct jitems columns = {0};
     size_t each = n > 0 ? l->n / (size_t)n : 0, extra = n > 0 ? l->n % (size_t)n : 0, at = 0;
-    bool fill = a[1].kind != J_MISSING && a[1].kind != J_NONE;
+    bool fill = jarg_given(a[1]);
     for (size_t c = 0; (int64_t)c < n; c++) {
         struct jitems column = {0};
         size_t end = at + each + (c < extra);

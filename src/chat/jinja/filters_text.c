@@ -56,14 +56,8 @@ static struct jval filter_indent(struct jrun *r, struct jval v, const struct jva
 {
     const struct jstr *s = jarg_str(r, v), *width;
     bool first = jarg_bool(r, a[1], false), blank = jarg_bool(r, a[2], false);
-    struct jsb b = JSB(r), spaces = JSB(r);
-    if (a[0].kind == J_STR) {
-        width = a[0].s;
-    } else {
-        int64_t n = jarg_int(r, a[0], 4);
-        jsb_repeat(&spaces, jstr_lit(r, " "), n > 0 ? (size_t)n : 0);
-        width = jsb_done(&spaces);
-    }
+    struct jsb b = JSB(r);
+    width = a[0].kind == J_STR ? a[0].s : jstr_spaces(r, jarg_int(r, a[0], 4));
     struct jsb with_newline = JSB(r); /* the filter adds one, so that the last line is kept */
     jsb_str(&with_newline, s);
     jsb_lit(&with_newline, "\n");
@@ -112,8 +106,7 @@ static struct jval filter_wordcount(struct jrun *r, struct jval v, const struct 
     bool inside = false;
     jrun_charge(r, s->len / 64);
     for (size_t at = 0; at < s->len;) {
-        uint32_t c = jstr_next(s, &at);
-        bool word = c == '_' || juni_alnum(c);
+        bool word = juni_word(jstr_next(s, &at));
         n += word && !inside;
         inside = word;
     }
@@ -123,8 +116,7 @@ static struct jval filter_wordcount(struct jrun *r, struct jval v, const struct 
 static struct jval filter_wordwrap(struct jrun *r, struct jval v, const struct jval *a)
 {
     const struct jstr *s = jarg_str(r, v);
-    const struct jstr *glue =
-        a[2].kind == J_MISSING || a[2].kind == J_NONE ? jstr_lit(r, "\n") : jarg_str(r, a[2]);
+    const struct jstr *glue = jarg_given(a[2]) ? jarg_str(r, a[2]) : jstr_lit(r, "\n");
     const struct jlist *lines = jstr_splitlines(r, s, false).list;
     int64_t width = jarg_int(r, a[0], 79);
     bool break_words = jarg_bool(r, a[1], true), hyphens = jarg_bool(r, a[3], true);
@@ -321,12 +313,8 @@ static struct jval filter_format(struct jrun *r, struct jval v, const struct jar
     const struct jstr *format = jval_to_str(r, v);
     if (args->n > 0 && args->n_keywords > 0)
         jrun_fail(r, "can't handle positional and keyword arguments at the same time");
-    if (args->n_keywords == 0) {
-        struct jval *items = jrun_alloc_n(r, args->n, sizeof *items);
-        for (size_t i = 0; i < args->n; i++)
-            items[i] = args->items[i];
-        return jval_percent(r, format, jval_tuple(r, items, args->n));
-    }
+    if (args->n_keywords == 0)
+        return jval_percent(r, format, jval_tuple_of(r, args->items, args->n));
     struct jdict *d = jdict_new(r);
     for (size_t i = 0; i < args->n_keywords; i++)
         jdict_set(r, d, jval_str(args->keywords[i].name), args->keywords[i].value);

@@ -158,44 +158,15 @@ static struct jval filter_filesizeformat(struct jrun *r, struct jval v, const st
 }
 
 /* As pprint prints what fits in a line: the keys of dicts are sorted. */
-static void pprint(struct jsb *b, struct jval v);
-
-static void pprint_items(struct jsb *b, const struct jlist *l, const char *open, const char *close)
-{
-    jsb_lit(b, open);
-    for (size_t i = 0; i < l->n; i++) {
-        if (i > 0)
-            jsb_lit(b, ", ");
-        pprint(b, l->items[i]);
-    }
-    jsb_lit(b, close);
-}
-
-static void pprint_dict(struct jsb *b, struct jval v)
-{
-    const struct jval args[JMAX_PARAMS] = {jval_bool(true)};
-    const struct jbuiltin *dictsort = jfilter_find(jstr_lit(b->r, "dictsort"));
-    const struct jlist *pairs = dictsort->fn(b->r, v, args).list;
-    jsb_lit(b, "{");
-    for (size_t i = 0; i < pairs->n; i++) {
-        if (i > 0)
-            jsb_lit(b, ", ");
-        pprint(b, pairs->items[i].list->items[0]);
-        jsb_lit(b, ": ");
-        pprint(b, pairs->items[i].list->items[1]);
-    }
-    jsb_lit(b, "}");
-}
-
 static void pprint(struct jsb *b, struct jval v)
 {
     jrun_enter(b->r);
     if (v.kind == J_DICT)
-        pprint_dict(b, v);
+        jval_put_pairs(b, jdict_sorted(b->r, v), v.dict->n, pprint);
     else if (v.kind == J_LIST)
-        pprint_items(b, v.list, "[", "]");
+        jval_put_items(b, v.list, "[", "]", pprint);
     else if (v.kind == J_TUPLE)
-        pprint_items(b, v.list, "(", v.list->n == 1 ? ",)" : ")");
+        jval_put_items(b, v.list, "(", v.list->n == 1 ? ",)" : ")", pprint);
     else
         jval_repr(b, v);
     jrun_leave(b->r);

@@ -1,5 +1,5 @@
 /* JSON in, from jansson's values, and out, as Python's json.dumps writes it. */
-#include "chat/jinja/builtins.h"
+#include "chat/jinja/strings.h"
 
 #include <jansson.h>
 #include <math.h>
@@ -137,10 +137,12 @@ static void new_line(struct dump *d)
     jsb_repeat(&d->b, d->indent, d->level);
 }
 
-static void put_float(struct dump *d, struct jval v)
+static void put_number(struct dump *d, struct jval v)
 {
     char s[32];
-    if (isfinite(v.f))
+    if (v.kind == J_INT)
+        snprintf(s, sizeof s, "%lld", (long long)v.i);
+    else if (isfinite(v.f))
         jfloat_repr(v.f, s);
     else
         snprintf(s, sizeof s, "%s", isnan(v.f) ? "NaN" : v.f > 0 ? "Infinity" : "-Infinity");
@@ -182,17 +184,8 @@ static const struct jstr *key_text(struct dump *d, struct jval key)
 
 static void put_object(struct dump *d, struct jval v)
 {
-    struct jrun *r = d->b.r;
-    const struct jpair *pairs = v.dict->pairs;
+    const struct jpair *pairs = d->sort ? jdict_sorted(d->b.r, v) : v.dict->pairs;
     size_t n = v.dict->n;
-    if (d->sort) {
-        struct jpair *sorted = jrun_alloc_n(r, n, sizeof *sorted);
-        const struct jval args[JMAX_PARAMS] = {jval_bool(true)};
-        const struct jlist *l = jfilter_find(jstr_lit(r, "dictsort"))->fn(r, v, args).list;
-        for (size_t i = 0; i < n; i++)
-            sorted[i] = (struct jpair){l->items[i].list->items[0], l->items[i].list->items[1]};
-        pairs = sorted;
-    }
     jsb_lit(&d->b, "{");
     d->level++;
     for (size_t i = 0; i < n; i++) {
@@ -209,13 +202,6 @@ static void put_object(struct dump *d, struct jval v)
     jsb_lit(&d->b, "}");
 }
 
-static void put_number(struct dump *d, struct jval v)
-{
-    char s[24];
-    snprintf(s, sizeof s, "%lld", (long long)v.i);
-    jsb_add(&d->b, s, strlen(s), !v.input);
-}
-
 static void put_value(struct dump *d, struct jval v)
 {
     jrun_charge(d->b.r, 1);
@@ -228,10 +214,8 @@ static void put_value(struct dump *d, struct jval v)
         jsb_add(&d->b, v.b ? "true" : "false", v.b ? 4 : 5, !v.input);
         break;
     case J_INT:
-        put_number(d, v);
-        break;
     case J_FLOAT:
-        put_float(d, v);
+        put_number(d, v);
         break;
     case J_STR:
         put_string(d, v.s);
@@ -253,7 +237,7 @@ static void put_value(struct dump *d, struct jval v)
 static void set_indent(struct dump *d, struct jval indent)
 {
     struct jrun *r = d->b.r;
-    if (indent.kind == J_MISSING || indent.kind == J_NONE)
+    if (!jarg_given(indent))
         return;
     d->lines = true;
     if (indent.kind == J_STR) {
@@ -261,9 +245,7 @@ static void set_indent(struct dump *d, struct jval indent)
         return;
     }
     int64_t n = jarg_int(r, indent, 0);
-    struct jsb spaces = JSB(r);
-    jsb_repeat(&spaces, jstr_lit(r, " "), n > 0 ? (size_t)n : 0);
-    d->indent = jsb_done(&spaces);
+    d->indent = jstr_spaces(r, n);
 }
 
 struct jval jval_tojson(struct jrun *r, struct jval v, const struct jval *a)
@@ -273,7 +255,7 @@ struct jval jval_tojson(struct jrun *r, struct jval v, const struct jval *a)
     set_indent(&d, a[1]);
     d.between = jstr_lit(r, d.lines ? "," : ", ");
     d.colon = jstr_lit(r, ": ");
-    if (a[2].kind != J_MISSING && a[2].kind != J_NONE) {
+    if (jarg_given(a[2])) {
         const struct jlist *pair = jval_items(r, a[2]);
         if (pair->n != 2)
             jrun_fail(r, "separators must be two strings");

@@ -48,18 +48,6 @@ static bool looking_at(const struct lexer *l, size_t at, const char *what)
     return n <= l->n - at && memcmp(l->s + at, what, n) == 0;
 }
 
-/* The first byte from `at` on that is no white space. */
-static size_t skip_space(const struct lexer *l, size_t at)
-{
-    while (at < l->n) {
-        size_t next = at;
-        if (!juni_space(jstr_next(&l->source, &next)))
-            break;
-        at = next;
-    }
-    return at;
-}
-
 /* ---- the ends of tags ---- */
 
 /* Is there an end of a tag at `at`, such as "-%}"? Then *end is behind it and what it swallows. */
@@ -75,31 +63,17 @@ static bool tag_end(const struct lexer *l, size_t at, const char *close, size_t 
     if (at >= l->n || (l->s[at] != '-' && (l->s[at] != '+' || variable)) ||
         !looking_at(l, at + 1, close))
         return false;
-    *end = l->s[at] == '-' ? skip_space(l, at + 3) : at + 3;
+    *end = l->s[at] == '-' ? juni_skip(&l->source, at + 3, true) : at + 3;
     return true;
 }
 
 /* ---- text ---- */
 
-static size_t rstrip(const struct lexer *l, size_t begin, size_t end)
-{
-    while (end > begin) {
-        size_t at = end - 1;
-        while (at > begin && ((unsigned char)l->s[at] & 0xC0) == 0x80)
-            at--;
-        size_t next = at;
-        if (!juni_space(jstr_next(&l->source, &next)))
-            break;
-        end = at;
-    }
-    return end;
-}
-
 /* Where the text of [begin, end) ends, before a tag with this sign behind its bracket. */
 static size_t trimmed_end(const struct lexer *l, size_t begin, size_t end, char sign, bool variable)
 {
     if (sign == '-')
-        return rstrip(l, begin, end);
+        return juni_skip_back(&l->source, begin, end, true);
     if (sign == '+' || variable)
         return end;
     size_t line = end;
@@ -107,7 +81,7 @@ static size_t trimmed_end(const struct lexer *l, size_t begin, size_t end, char 
         line--;
     if (line == begin && !l->line_starting)
         return end;
-    return line < end && rstrip(l, line, end) == line ? line : end;
+    return line < end && juni_skip_back(&l->source, line, end, true) == line ? line : end;
 }
 
 static void put_data(struct lexer *l, size_t begin, size_t end)
@@ -127,10 +101,10 @@ static bool bare_tag(const struct lexer *l, size_t at, const char *name, char *s
     if (!looking_at(l, at, "{%"))
         return false;
     *sign = sign_at(l, at + 2);
-    size_t p = skip_space(l, at + 2 + (*sign != 0));
+    size_t p = juni_skip(&l->source, at + 2 + (*sign != 0), true);
     if (!looking_at(l, p, name))
         return false;
-    p = skip_space(l, p + strlen(name));
+    p = juni_skip(&l->source, p + strlen(name), true);
     bool begins = name[0] == 'r';
     if (begins && looking_at(l, p, "%}")) { /* this one swallows no newline */
         *end = p + 2;
@@ -170,11 +144,6 @@ static void read_comment(struct lexer *l)
 static bool is_digit(char c)
 {
     return c >= '0' && c <= '9';
-}
-
-static bool is_word(uint32_t c)
-{
-    return c == '_' || juni_alnum(c);
 }
 
 static bool digit_of_base(char c, int base)
@@ -263,7 +232,7 @@ static bool read_number(struct lexer *l)
 static bool read_name(struct lexer *l)
 {
     size_t end = l->at, next = l->at;
-    while (next < l->n && is_word(jstr_next(&l->source, &next)))
+    while (next < l->n && juni_word(jstr_next(&l->source, &next)))
         end = next;
     if (end == l->at)
         return false;
@@ -378,7 +347,7 @@ static void read_tag(struct lexer *l, const char *close, enum jtoken_kind end_ki
     size_t end;
     l->n_brackets = 0;
     while (l->at < l->n) {
-        size_t behind = skip_space(l, l->at);
+        size_t behind = juni_skip(&l->source, l->at, true);
         if (l->n_brackets == 0 && tag_end(l, l->at, close, &end)) {
             put(l, end_kind);
             advance(l, end);

@@ -89,10 +89,7 @@ static struct jval loop_cycle(struct jrun *r, struct jval v, const struct jargs 
 
 static struct jval loop_changed(struct jrun *r, struct jval v, const struct jargs *args)
 {
-    struct jval *copy = jrun_alloc_n(r, args->n, sizeof *copy);
-    for (size_t i = 0; i < args->n; i++)
-        copy[i] = args->items[i];
-    struct jval now = jval_tuple(r, copy, args->n);
+    struct jval now = jval_tuple_of(r, args->items, args->n);
     if (v.loop->changed.kind == J_TUPLE && jval_eq(r, v.loop->changed, now))
         return jval_bool(false);
     v.loop->changed = now;

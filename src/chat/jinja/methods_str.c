@@ -46,18 +46,13 @@ static bool is_ascii(uint32_t c)
     return c < 0x80;
 }
 
-static bool is_identifier_char(uint32_t c)
-{
-    return c == '_' || juni_alnum(c);
-}
-
 static bool is_identifier(struct jrun *r, const struct jstr *s)
 {
     size_t at = 0;
     if (s->len == 0)
         return false;
     uint32_t c = jstr_next(s, &at);
-    return (c == '_' || juni_alpha(c)) && all_are(r, s, is_identifier_char, false);
+    return (c == '_' || juni_alpha(c)) && all_are(r, s, juni_word, false);
 }
 
 /* Capitals only behind what has no case, small letters only behind what has. */

@@ -123,26 +123,27 @@ static void repr_str(struct jsb *b, const struct jstr *s)
 
 /* ---- containers ---- */
 
-static void repr_items(struct jsb *b, const struct jlist *l, const char *open, const char *close)
+void jval_put_items(
+    struct jsb *b, const struct jlist *l, const char *open, const char *close, jval_put_fn put)
 {
     jsb_lit(b, open);
     for (size_t i = 0; i < l->n; i++) {
         if (i > 0)
             jsb_lit(b, ", ");
-        jval_repr(b, l->items[i]);
+        put(b, l->items[i]);
     }
     jsb_lit(b, close);
 }
 
-static void repr_dict(struct jsb *b, const struct jdict *d)
+void jval_put_pairs(struct jsb *b, const struct jpair *pairs, size_t n, jval_put_fn put)
 {
     jsb_lit(b, "{");
-    for (size_t i = 0; i < d->n; i++) {
+    for (size_t i = 0; i < n; i++) {
         if (i > 0)
             jsb_lit(b, ", ");
-        jval_repr(b, d->pairs[i].key);
+        put(b, pairs[i].key);
         jsb_lit(b, ": ");
-        jval_repr(b, d->pairs[i].value);
+        put(b, pairs[i].value);
     }
     jsb_lit(b, "}");
 }
@@ -151,7 +152,7 @@ static void repr_view(struct jsb *b, struct jval v)
 {
     jsb_lit(b, jval_type(v));
     jsb_lit(b, "(");
-    repr_items(b, jval_items(b->r, v), "[", "]");
+    jval_put_items(b, jval_items(b->r, v), "[", "]", jval_repr);
     jsb_lit(b, ")");
 }
 
@@ -179,17 +180,17 @@ static void repr_container(struct jsb *b, struct jval v)
 {
     switch (v.kind) {
     case J_LIST:
-        repr_items(b, v.list, "[", "]");
+        jval_put_items(b, v.list, "[", "]", jval_repr);
         break;
     case J_TUPLE:
-        repr_items(b, v.list, "(", v.list->n == 1 ? ",)" : ")");
+        jval_put_items(b, v.list, "(", v.list->n == 1 ? ",)" : ")", jval_repr);
         break;
     case J_DICT:
-        repr_dict(b, v.dict);
+        jval_put_pairs(b, v.dict->pairs, v.dict->n, jval_repr);
         break;
     case J_NAMESPACE:
         jsb_lit(b, "<Namespace ");
-        repr_dict(b, v.dict);
+        jval_put_pairs(b, v.dict->pairs, v.dict->n, jval_repr);
         jsb_lit(b, ">");
         break;
     default:

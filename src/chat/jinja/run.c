@@ -40,19 +40,9 @@ enum err jrun_try(struct jrun *r, void (*fn)(struct jrun *r, void *arg), void *a
     return r->code;
 }
 
-/* One line of whole characters: what a template says may hold anything. */
-static void make_one_line(char *s)
-{
-    for (; *s; s++)
-        if ((unsigned char)*s < 0x20 || *s == 0x7f)
-            *s = ' ';
-}
-
 static _Noreturn void leave(struct jrun *r, enum err code, const char *text)
 {
     err_set(r->e, code, "line %u: %s", r->line, text);
-    if (r->e)
-        make_one_line(r->e->text);
     r->code = code;
     longjmp(*r->exit, 1);
 }

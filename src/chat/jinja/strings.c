@@ -6,7 +6,7 @@
 
 const struct jstr *jarg_chars(struct jrun *r, struct jval v)
 {
-    return v.kind == J_MISSING || v.kind == J_NONE ? NULL : jarg_str(r, v);
+    return jarg_given(v) ? jarg_str(r, v) : NULL;
 }
 
 const struct jstr *jstr_capitalize(struct jrun *r, const struct jstr *s)
@@ -17,15 +17,6 @@ const struct jstr *jstr_capitalize(struct jrun *r, const struct jstr *s)
         juni_put_case(&b, s, at, at == 0 ? JCASE_TITLE : JCASE_LOWER);
     }
     return jstr_as_markup(r, jsb_done(&b), s->markup);
-}
-
-/* The byte where the character that ends at `end` begins. */
-static size_t char_before(const struct jstr *s, size_t end)
-{
-    do
-        end--;
-    while (end > 0 && ((unsigned char)s->data[end] & 0xC0) == 0x80);
-    return end;
 }
 
 static bool strips(struct jrun *r, const struct jstr *chars, uint32_t c)
@@ -50,7 +41,7 @@ const struct jstr *jstr_strip(
         begin = next;
     }
     while (right && end > begin) {
-        size_t at = char_before(s, end), next = at;
+        size_t at = jstr_before(s, end), next = at;
         if (!strips(r, chars, jstr_next(s, &next)))
             break;
         end = at;
@@ -58,6 +49,13 @@ const struct jstr *jstr_strip(
     size_t n_each = chars ? 1 + chars->len % 64 : 1; /* strips() pays for the rest */
     jrun_charge(r, (s->len - (end - begin)) / 64 * n_each);
     return jstr_sub(r, s, begin, end);
+}
+
+const struct jstr *jstr_spaces(struct jrun *r, int64_t n)
+{
+    struct jsb b = JSB(r);
+    jsb_repeat(&b, jstr_lit(r, " "), n > 0 ? (size_t)n : 0);
+    return jsb_done(&b);
 }
 
 /* `new_` before each character, and at the end. */
@@ -154,55 +152,33 @@ static void split_on(
     add_part(r, parts, s, from, s->len);
 }
 
-static size_t skip_while(const struct jstr *s, size_t at, bool space)
-{
-    while (at < s->len) {
-        size_t next = at;
-        if (juni_space(jstr_next(s, &next)) != space)
-            break;
-        at = next;
-    }
-    return at;
-}
-
 static void split_words(struct jrun *r, struct jitems *parts, const struct jstr *s, int64_t max)
 {
     jrun_charge(r, s->len / 64);
-    size_t at = skip_while(s, 0, true);
+    size_t at = juni_skip(s, 0, true);
     while (at < s->len) {
         if (max-- == 0) { /* white space at its far end stays */
             add_part(r, parts, s, at, s->len);
             return;
         }
-        size_t end = skip_while(s, at, false);
+        size_t end = juni_skip(s, at, false);
         add_part(r, parts, s, at, end);
-        at = skip_while(s, end, true);
+        at = juni_skip(s, end, true);
     }
-}
-
-static size_t skip_back(const struct jstr *s, size_t end, bool space)
-{
-    while (end > 0) {
-        size_t at = char_before(s, end), next = at;
-        if (juni_space(jstr_next(s, &next)) != space)
-            break;
-        end = at;
-    }
-    return end;
 }
 
 static void rsplit_words(struct jrun *r, struct jitems *parts, const struct jstr *s, int64_t max)
 {
     jrun_charge(r, s->len / 64);
-    size_t end = skip_back(s, s->len, true);
+    size_t end = juni_skip_back(s, 0, s->len, true);
     while (end > 0) {
         if (max-- == 0) {
             add_part(r, parts, s, 0, end);
             return;
         }
-        size_t begin = skip_back(s, end, false);
+        size_t begin = juni_skip_back(s, 0, end, false);
         add_part(r, parts, s, begin, end);
-        end = skip_back(s, begin, true);
+        end = juni_skip_back(s, 0, begin, true);
     }
 }
 

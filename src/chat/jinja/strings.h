@@ -8,6 +8,7 @@ const struct jstr *jstr_capitalize(struct jrun *r, const struct jstr *s);
 /* Without the characters of `chars` (NULL: white space) at its ends. */
 const struct jstr *jstr_strip(
     struct jrun *r, const struct jstr *s, const struct jstr *chars, bool left, bool right);
+const struct jstr *jstr_spaces(struct jrun *r, int64_t n); /* none where n is negative */
 /* At most `count` times; negative: all. */
 const struct jstr *jstr_replace(struct jrun *r,
                                 const struct jstr *s,

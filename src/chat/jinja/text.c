@@ -143,6 +143,14 @@ uint32_t jstr_next(const struct jstr *s, size_t *at)
     return c;
 }
 
+size_t jstr_before(const struct jstr *s, size_t end)
+{
+    do
+        end--;
+    while (end > 0 && ((unsigned char)s->data[end] & 0xC0) == 0x80);
+    return end;
+}
+
 size_t jstr_find(
     struct jrun *r, const struct jstr *s, const struct jstr *needle, size_t from, size_t end)
 {

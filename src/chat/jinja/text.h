@@ -63,6 +63,8 @@ int jstr_cmp(const struct jstr *a, const struct jstr *b); /* by code points */
 size_t jstr_byte_at(struct jrun *r, const struct jstr *s, size_t i);
 /* The code point at byte *at, which moves on. */
 uint32_t jstr_next(const struct jstr *s, size_t *at);
+/* Where the character that ends at byte `end` begins. */
+size_t jstr_before(const struct jstr *s, size_t end);
 size_t jstr_count_chars(const char *s, size_t n);
 /* First place of `needle` in s[from..end), as a byte; SIZE_MAX: none. */
 size_t jstr_find(

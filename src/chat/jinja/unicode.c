@@ -97,6 +97,29 @@ bool juni_alnum(uint32_t c)
     return juni_alpha(c) || juni_numeric(c);
 }
 
+bool juni_word(uint32_t c)
+{
+    return c == '_' || juni_alnum(c);
+}
+
+size_t juni_skip(const struct jstr *s, size_t at, bool space)
+{
+    for (size_t next = at; next < s->len && juni_space(jstr_next(s, &next)) == space;)
+        at = next;
+    return at;
+}
+
+size_t juni_skip_back(const struct jstr *s, size_t begin, size_t end, bool space)
+{
+    while (end > begin) {
+        size_t at = jstr_before(s, end), next = at;
+        if (juni_space(jstr_next(s, &next)) != space)
+            break;
+        end = at;
+    }
+    return end;
+}
+
 /* Letters by category, and those that only have the property. */
 bool juni_upper(uint32_t c)
 {
@@ -199,9 +222,7 @@ static bool is_final_sigma(struct jrun *r, const struct jstr *s, size_t at)
     uint32_t c = 0;
     while (at > 0) {
         jrun_charge(r, 1);
-        do
-            at--;
-        while (at > 0 && ((unsigned char)s->data[at] & 0xC0) == 0x80);
+        at = jstr_before(s, at);
         size_t from = at;
         c = jstr_next(s, &from);
         if (!is_case_ignorable(c))

@@ -12,11 +12,16 @@ bool juni_decimal(uint32_t c);      /* isdecimal */
 int juni_decimal_value(uint32_t c); /* 0 to 9; -1: no decimal */
 bool juni_numeric(uint32_t c);      /* isnumeric */
 bool juni_alnum(uint32_t c);
+bool juni_word(uint32_t c); /* \w: alnum or '_' */
 bool juni_upper(uint32_t c);
 bool juni_lower(uint32_t c);
 bool juni_title(uint32_t c);
 bool juni_cased(uint32_t c);
 bool juni_linebreak(uint32_t c); /* where splitlines splits */
+
+/* Where what is white space, or what is not, ends: from `at` on, or from `end` back to `begin`. */
+size_t juni_skip(const struct jstr *s, size_t at, bool space);
+size_t juni_skip_back(const struct jstr *s, size_t begin, size_t end, bool space);
 
 enum jcase { JCASE_UPPER, JCASE_LOWER, JCASE_TITLE, JCASE_FOLD };
 

@@ -43,12 +43,6 @@ static int64_t count(struct span w, const char *literal)
     return n;
 }
 
-/* \w */
-static bool is_word(uint32_t c)
-{
-    return c == '_' || juni_alnum(c);
-}
-
 /* A letter of [a-z] whatever its case, lower; 0: none. Four more fold to one. */
 static char letter(uint32_t c)
 {
@@ -87,7 +81,7 @@ static size_t label_chars(struct span w, bool hyphens)
     size_t n = 0;
     for (size_t at = w.begin; at < w.end; n++) {
         const uint32_t c = jstr_next(w.s, &at);
-        if (!is_word(c) && c != '%' && !(hyphens && c == '-'))
+        if (!juni_word(c) && c != '%' && !(hyphens && c == '-'))
             return 0;
     }
     return n;
@@ -245,7 +239,7 @@ static bool is_mail(struct span w)
     bool dot = false;
     for (size_t at = (size_t)(sign - w.s->data) + 1; at < w.end; n++) {
         const uint32_t c = jstr_next(w.s, &at);
-        if (!is_word(c) && (n == 0 || (c != '.' && c != '-')))
+        if (!juni_word(c) && (n == 0 || (c != '.' && c != '-')))
             return false;
         dot |= c == '.';
         after_dot = c == '.' ? 0 : c == '-' ? SIZE_MAX / 2 : after_dot + 1;
@@ -375,7 +369,7 @@ static void put_word(const struct link_style *l, struct span word)
 static const struct jstr *rel_of(struct jrun *r, struct jval rel, bool nofollow)
 {
     struct jsb b = JSB(r);
-    if (rel.kind != J_MISSING && rel.kind != J_NONE)
+    if (jarg_given(rel))
         jsb_str(&b, jarg_str(r, rel));
     jsb_lit(&b, nofollow ? " noopener nofollow" : " noopener");
     const struct jlist *words = jstr_split(r, jsb_done(&b), NULL, -1, false).list;
@@ -410,7 +404,7 @@ static bool is_scheme(const struct jstr *s)
     w.end--;
     for (size_t at = 0; at < w.end; n++) {
         const uint32_t c = jstr_next(s, &at);
-        if (!is_word(c) && c != '.' && c != '+' && c != '-')
+        if (!juni_word(c) && c != '.' && c != '+' && c != '-')
             return false;
     }
     return n >= 2;
@@ -418,7 +412,7 @@ static bool is_scheme(const struct jstr *s)
 
 static struct jval schemes_of(struct jrun *r, struct jval v)
 {
-    if (v.kind == J_MISSING || v.kind == J_NONE)
+    if (!jarg_given(v))
         return (struct jval){.kind = J_MISSING};
     const struct jlist *list = jval_items(r, v);
     for (size_t i = 0; i < list->n; i++) {
@@ -435,21 +429,17 @@ struct jval jstr_urlize(struct jrun *r, struct jval v, const struct jval *a)
     struct jsb out = JSB(r);
     struct link_style l = {.r = r, .out = &out};
     text = text->markup ? jstr_as_markup(r, text, false) : jstr_escape(r, text);
-    l.trims = a[0].kind != J_MISSING && a[0].kind != J_NONE;
+    l.trims = jarg_given(a[0]);
     l.limit = l.trims ? jarg_int(r, a[0], 0) : 0;
     l.rel = rel_of(r, a[3], jarg_bool(r, a[1], false));
-    if (a[2].kind != J_MISSING && a[2].kind != J_NONE)
+    if (jarg_given(a[2]))
         l.target = jstr_escape(r, jarg_str(r, a[2]));
     l.schemes = schemes_of(r, a[4]);
     jrun_charge(r, text->len / 8);
     for (size_t at = 0; at < text->len;) {
-        struct span word = {text, at, at};
-        size_t next = at;
-        while (next < text->len && !juni_space(jstr_next(text, &next)))
-            word.end = next;
+        struct span word = {text, at, juni_skip(text, at, false)};
         put_word(&l, word);
-        for (at = next = word.end; next < text->len && juni_space(jstr_next(text, &next));)
-            at = next;
+        at = juni_skip(text, word.end, true);
         jsb_sub(&out, text, word.end, at);
     }
     return jval_str(jstr_as_markup(r, jsb_done(&out), r->autoescape));

@@ -25,12 +25,17 @@ struct jval jval_tuple(struct jrun *r, struct jval *items, size_t n)
     return sequence(r, J_TUPLE, items, n);
 }
 
+struct jval jval_tuple_of(struct jrun *r, const struct jval *items, size_t n)
+{
+    struct jval *copy = jrun_alloc_n(r, n, sizeof *copy);
+    if (n > 0)
+        memcpy(copy, items, n * sizeof *copy);
+    return jval_tuple(r, copy, n);
+}
+
 struct jval jval_pair(struct jrun *r, struct jval a, struct jval b)
 {
-    struct jval *items = jrun_alloc_n(r, 2, sizeof *items);
-    items[0] = a;
-    items[1] = b;
-    return jval_tuple(r, items, 2);
+    return jval_tuple_of(r, (struct jval[]){a, b}, 2);
 }
 
 struct jval jval_iter(struct jrun *r, const struct jval *items, size_t n, const char *name)

@@ -149,7 +149,8 @@ static inline struct jval jval_dict(struct jdict *d)
 
 struct jval jval_list(struct jrun *r, struct jval *items, size_t n); /* takes items */
 struct jval jval_tuple(struct jrun *r, struct jval *items, size_t n);
-struct jval jval_pair(struct jrun *r, struct jval a, struct jval b); /* a tuple of two */
+struct jval jval_tuple_of(struct jrun *r, const struct jval *items, size_t n); /* copies them */
+struct jval jval_pair(struct jrun *r, struct jval a, struct jval b);           /* a tuple of two */
 struct jval jval_iter(struct jrun *r, const struct jval *items, size_t n, const char *name);
 struct jval jval_undefined_as(struct jrun *r, const char *fmt, ...) WEIR_PRINTF(2, 3);
 
@@ -227,6 +228,11 @@ const struct jstr *jval_to_str(struct jrun *r, struct jval v); /* str(v), which 
 void jval_print(struct jsb *b, struct jval v);                 /* str(v) */
 void jval_repr(struct jsb *b, struct jval v);                  /* repr(v) */
 void jval_ascii(struct jsb *b, struct jval v);                 /* ascii(v) */
+/* The items and members of containers, each written by `put`. */
+typedef void (*jval_put_fn)(struct jsb *b, struct jval v);
+void jval_put_items(
+    struct jsb *b, const struct jlist *l, const char *open, const char *close, jval_put_fn put);
+void jval_put_pairs(struct jsb *b, const struct jpair *pairs, size_t n, jval_put_fn put);
 /* The shortest decimal that reads back as f, as Python writes it. */
 void jfloat_repr(double f, char out[32]);
 

@@ -17,19 +17,14 @@ static bool is_blank(uint32_t c)
     return (c >= 9 && c <= 13) || c == ' ';
 }
 
-static bool is_word(uint32_t c)
-{
-    return c == '_' || juni_alnum(c);
-}
-
 static bool is_letter(uint32_t c)
 {
-    return is_word(c) && !juni_decimal(c);
+    return juni_word(c) && !juni_decimal(c);
 }
 
 static bool is_punct_or_word(uint32_t c)
 {
-    return is_word(c) || c == '!' || c == '"' || c == '\'' || c == '&' || c == '.' || c == ',' ||
+    return juni_word(c) || c == '!' || c == '"' || c == '\'' || c == '&' || c == '.' || c == ',' ||
            c == '?';
 }
 
@@ -39,7 +34,7 @@ static size_t em_dash(const struct line *l, size_t i)
     size_t end = i;
     while (end < l->n && l->c[end] == '-')
         end++;
-    return end - i >= 2 && end < l->n && is_word(l->c[end]) ? end : i;
+    return end - i >= 2 && end < l->n && juni_word(l->c[end]) ? end : i;
 }
 
 /* May the hyphen at i end a chunk? */
