@@ -251,7 +251,8 @@ enum {
     TYPE_INTEGER = 16,
     TYPE_NUMBER = 32,
     TYPE_BOOLEAN = 64,
-    TYPE_NULL = 128
+    TYPE_NULL = 128,
+    TYPE_ANY = 254 /* any type, of which the schema does not say */
 };
 
 /* The types that a schema allows, a bit each, by which values are read. */

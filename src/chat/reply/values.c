@@ -4,87 +4,82 @@
 #include <string.h>
 #include <strings.h>
 
-static const char *type_name(const json_t *v)
+static uint32_t type_of_value(const json_t *v)
 {
-    static const char *const names[] = {[JSON_OBJECT] = "object",
-                                        [JSON_ARRAY] = "array",
-                                        [JSON_STRING] = "string",
-                                        [JSON_INTEGER] = "integer",
-                                        [JSON_REAL] = "number",
-                                        [JSON_TRUE] = "boolean",
-                                        [JSON_FALSE] = "boolean",
-                                        [JSON_NULL] = "null"};
-    return names[json_typeof(v)];
+    static const uint32_t types[] = {[JSON_OBJECT] = TYPE_OBJECT,
+                                     [JSON_ARRAY] = TYPE_ARRAY,
+                                     [JSON_STRING] = TYPE_STRING,
+                                     [JSON_INTEGER] = TYPE_INTEGER,
+                                     [JSON_REAL] = TYPE_NUMBER,
+                                     [JSON_TRUE] = TYPE_BOOLEAN,
+                                     [JSON_FALSE] = TYPE_BOOLEAN,
+                                     [JSON_NULL] = TYPE_NULL};
+    return types[json_typeof(v)];
 }
 
-static bool has_value_of(const json_t *list, const char *type)
+static uint32_t type_of_name(const json_t *name)
 {
+    static const struct {
+        const char *name;
+        uint32_t type;
+    } types[] = {{"string", TYPE_STRING},
+                 {"object", TYPE_OBJECT},
+                 {"array", TYPE_ARRAY},
+                 {"integer", TYPE_INTEGER},
+                 {"number", TYPE_NUMBER},
+                 {"boolean", TYPE_BOOLEAN},
+                 {"null", TYPE_NULL}};
+    const char *s = json_string_value(name);
+    for (size_t i = 0; s && i < sizeof types / sizeof types[0]; i++)
+        if (strcmp(types[i].name, s) == 0)
+            return types[i].type;
+    return 0;
+}
+
+static uint32_t types_of_all(const json_t *list, uint32_t (*type_of)(const json_t *v))
+{
+    uint32_t types = TYPE_TOLD;
     for (size_t i = 0; i < json_array_size(list); i++)
-        if (strcmp(type_name(json_array_get(list, i)), type) == 0)
-            return true;
-    return false;
+        types |= type_of(json_array_get(list, i));
+    return types;
 }
 
-/* Does a schema allow this type? What says nothing of types allows all; *told says which. Types
- * follow from "type", else from the values of enum or const, else from the options of anyOf. *left
- * more schemas are looked at. */
-static bool allows_within(const json_t *root,
-                          const json_t *schema,
-                          const char *type,
-                          bool *told,
-                          int depth,
-                          uint32_t *left)
+/* Types follow from "type", else from the values of enum or const, else from the options of anyOf.
+ * *left more schemas are looked at. */
+static uint32_t types_within(const json_t *root, const json_t *schema, int depth, uint32_t *left)
 {
-    *told = false;
     if (*left == 0)
-        return true;
+        return TYPE_ANY;
     --*left;
     schema = reply_resolve(root, schema);
     const json_t *v = json_object_get(schema, "type"), *list = json_object_get(schema, "enum");
     const json_t *one = json_object_get(schema, "const"), *any = json_object_get(schema, "anyOf");
-    bool found = false;
-    *told = true;
     if (json_is_string(v))
-        return strcmp(json_string_value(v), type) == 0;
-    for (size_t i = 0; i < json_array_size(v); i++) {
-        const char *s = json_string_value(json_array_get(v, i));
-        found |= s && strcmp(s, type) == 0;
-    }
+        return TYPE_TOLD | type_of_name(v);
     if (json_is_array(v))
-        return found;
+        return types_of_all(v, type_of_name);
     if (json_array_size(list) > 0)
-        return has_value_of(list, type);
+        return types_of_all(list, type_of_value);
     if (one)
-        return strcmp(type_name(one), type) == 0;
+        return TYPE_TOLD | type_of_value(one);
     any = any ? any : json_object_get(schema, "oneOf");
     if (!any && json_array_size(json_object_get(schema, "allOf")) == 1)
         any = json_object_get(schema, "allOf");
-    for (size_t i = 0; depth > 0 && i < json_array_size(any); i++) {
-        bool one_told = false;
-        found |= allows_within(root, json_array_get(any, i), type, &one_told, depth - 1, left);
-        *told &= one_told;
+    if (depth == 0 || json_array_size(any) == 0)
+        return TYPE_ANY;
+    uint32_t types = 0, told = TYPE_TOLD;
+    for (size_t i = 0; i < json_array_size(any); i++) {
+        uint32_t option = types_within(root, json_array_get(any, i), depth - 1, left);
+        types |= option & TYPE_ANY;
+        told &= option;
     }
-    if (depth > 0 && json_array_size(any) > 0)
-        return found;
-    *told = false;
-    return true;
-}
-
-static bool allows(const json_t *root, const json_t *schema, const char *type, bool *told)
-{
-    uint32_t left = REPLY_MAX_SCHEMAS;
-    return allows_within(root, schema, type, told, 4, &left);
+    return types | told;
 }
 
 uint32_t reply_types(const json_t *root, const json_t *schema)
 {
-    static const char *const names[] = {
-        "string", "object", "array", "integer", "number", "boolean", "null"};
-    uint32_t types = 0;
-    bool told = false;
-    for (uint32_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        types |= (uint32_t)allows(root, schema, names[i], &told) << i;
-    return types << 1 | told;
+    uint32_t left = REPLY_MAX_SCHEMAS;
+    return types_within(root, schema, 4, &left);
 }
 
 bool reply_only_string(const json_t *root, const json_t *schema)
@@ -93,27 +88,11 @@ bool reply_only_string(const json_t *root, const json_t *schema)
 }
 
 /* Is v, which a value reads as, of a type that the schema asks for? */
-static bool fits(const json_t *root, const json_t *schema, const json_t *v)
+static bool fits(uint32_t types, const json_t *v)
 {
-    bool told;
-    switch (json_typeof(v)) {
-    case JSON_OBJECT:
-        return allows(root, schema, "object", &told);
-    case JSON_ARRAY:
-        return allows(root, schema, "array", &told);
-    case JSON_STRING:
-        return !allows(root, schema, "string", &told) || !told;
-    case JSON_INTEGER:
-        return allows(root, schema, "integer", &told) || allows(root, schema, "number", &told);
-    case JSON_REAL:
-        return allows(root, schema, "number", &told);
-    case JSON_TRUE:
-    case JSON_FALSE:
-        return allows(root, schema, "boolean", &told);
-    case JSON_NULL:
-        break;
-    }
-    return allows(root, schema, "null", &told);
+    if (json_is_string(v))
+        return !(types & TYPE_STRING) || !(types & TYPE_TOLD);
+    return types & (type_of_value(v) | (json_is_integer(v) ? TYPE_NUMBER : 0));
 }
 
 /* Digits, with a sign or not, more of them than the JSON library's integers have. */
@@ -184,14 +163,12 @@ static json_t *read_python(const char *s, size_t n, struct buf *out)
 }
 
 /* Is it a list or dict of Python's that the schema asks for? Then *out is its JSON. */
-static bool from_python(
-    const json_t *root, const json_t *schema, const char *s, size_t n, struct buf *out)
+static bool from_python(uint32_t types, const char *s, size_t n, struct buf *out)
 {
-    bool told;
-    if (n == 0 || (s[0] != '{' && s[0] != '[') || allows(root, schema, "string", &told))
+    if (n == 0 || (s[0] != '{' && s[0] != '[') || types & TYPE_STRING)
         return false;
     json_t *read = read_python(s, n, out);
-    bool ok = read && fits(root, schema, read);
+    bool ok = read && fits(types, read);
     json_decref(read);
     if (!ok)
         buf_clear(out);
@@ -199,13 +176,12 @@ static bool from_python(
 }
 
 /* Is it JSON that can stand as it is? */
-static bool is_json(const json_t *root, const json_t *schema, const char *s, size_t n)
+static bool is_json(uint32_t types, const char *s, size_t n)
 {
-    bool told;
     json_t *read = n ? json_loadb(s, n, JSON_DECODE_ANY, NULL) : NULL;
     if (!read && is_long_integer(s, n)) /* its digits go out as they are */
         read = json_integer(1);
-    bool ok = read && (fits(root, schema, read) || !allows(root, schema, "string", &told));
+    bool ok = read && (fits(types, read) || !(types & TYPE_STRING));
     json_decref(read);
     return ok;
 }
@@ -213,13 +189,13 @@ static bool is_json(const json_t *root, const json_t *schema, const char *s, siz
 void reply_value_json(
     const json_t *root, const json_t *schema, const char *s, size_t n, struct buf *out)
 {
+    const uint32_t types = reply_types(root, schema);
     const char *word = word_of(s, n);
-    bool told;
-    if (is_json(root, schema, s, n)) {
+    if (is_json(types, s, n)) {
         buf_add(out, s, n);
-    } else if (word && allows(root, schema, word[0] == 'n' ? "null" : "boolean", &told) && told) {
+    } else if (word && types & TYPE_TOLD && types & (word[0] == 'n' ? TYPE_NULL : TYPE_BOOLEAN)) {
         buf_str(out, word);
-    } else if (!from_python(root, schema, s, n, out)) {
+    } else if (!from_python(types, s, n, out)) {
         buf_char(out, '"');
         json_text_escape(out, s, n);
         buf_char(out, '"');
