@@ -14,10 +14,9 @@ static void trim(const char **s, size_t *n)
 {
     while (*n > 0 && reply_is_space((*s)[*n - 1]))
         --*n;
-    while (*n > 0 && reply_is_space((*s)[0])) {
-        ++*s;
-        --*n;
-    }
+    size_t skip = reply_skip_space(*s, 0, *n);
+    *s += skip;
+    *n -= skip;
 }
 
 static bool ends_with(const char *s, size_t n, const char *end)
@@ -44,7 +43,7 @@ static bool deepseek_head(const char *s, size_t n, struct reply_head *out)
     }
     out->name = n_after ? after : s;
     out->n_name = n_after ? n_after : n_before;
-    return n_after == 0 || (n_before == 8 && memcmp(s, "function", 8) == 0);
+    return n_after == 0 || reply_is(s, n_before, "function");
 }
 
 /* functions.name:0 MARK; all of it is the id */

@@ -19,7 +19,7 @@ static void recipient(struct reply_parser *p)
     size_t from = p->raw.len >= 3 && memcmp(p->raw.data, mark, 3) == 0 ? 3 : 0;
     const char *name = p->raw.data + from;
     size_t n = p->raw.len - from - 1;
-    if (n == 3 && memcmp(name, "all", 3) == 0) {
+    if (reply_is(name, n, "all")) {
         p->named.at = IN_CONTENT;
         buf_clear(&p->raw);
     } else if (p->calls_wanted && reply_knows(p, name, n)) {
@@ -48,9 +48,8 @@ static bool content_byte(struct reply_parser *p, char c)
 {
     buf_char(&p->raw, c);
     while (p->raw.len > 0 && !reply_starts(mark, p->raw.data, p->raw.len)) {
-        reply_content(p, p->raw.data, 1);
-        p->raw.len--;
-        memmove(p->raw.data, p->raw.data + 1, p->raw.len);
+        char first = reply_take_first(&p->raw);
+        reply_content(p, &first, 1);
     }
     if (p->raw.len == 3)
         p->named.at = IN_NAME;
@@ -76,26 +75,10 @@ static bool first_byte(struct reply_parser *p, char c)
 
 static bool arguments_byte(struct reply_parser *p, char c)
 {
-    enum scan got = json_scan_byte(&p->named.scan, c);
-    if (got == SCAN_BAD) {
+    enum scan got = reply_json_byte(p, &p->named.scan, c);
+    if (got != SCAN_MORE)
         p->named.at = AFTER;
-        return functionary_byte(p, c);
-    }
-    reply_arguments(p, &c, 1);
-    if (got == SCAN_LAST) {
-        reply_end(p);
-        p->named.at = AFTER;
-    }
-    return true;
-}
-
-static bool code_byte(struct reply_parser *p, char c)
-{
-    struct buf escaped = {0};
-    json_text_escape(&escaped, &c, 1);
-    reply_arguments(p, escaped.data, escaped.len);
-    buf_deinit(&escaped);
-    return true;
+    return got != SCAN_BAD || functionary_byte(p, c);
 }
 
 bool functionary_byte(struct reply_parser *p, char c)
@@ -108,7 +91,8 @@ bool functionary_byte(struct reply_parser *p, char c)
     case IN_ARGUMENTS:
         return arguments_byte(p, c);
     case IN_CODE:
-        return code_byte(p, c);
+        reply_escaped(p, &c, 1);
+        return true;
     case IN_CONTENT:
     case AFTER:
         break;

@@ -53,11 +53,6 @@ static bool find_word(const struct reply_parser *p, const char *key, const char 
     return true;
 }
 
-static bool is(const char *s, size_t n, const char *what)
-{
-    return n == strlen(what) && memcmp(s, what, n) == 0;
-}
-
 /* Is the message a call? Then it begins. */
 static bool begin_call(struct reply_parser *p, const char *to, size_t n)
 {
@@ -87,10 +82,10 @@ static void message_begins(struct reply_parser *p)
     if (to && !muse && begin_call(p, word, n))
         return;
     if (to && muse) {
-        bool self = is(word, n, "self"), other = !self && !is(word, n, "user");
+        bool self = reply_is(word, n, "self"), other = !self && !reply_is(word, n, "user");
         calls = p->calls_wanted && (other || reply_knows(p, word, n)); /* a tool may be named so */
         at = self ? IN_REASONING : IN_CONTENT;
-    } else if (!muse && find_word(p, "<|channel|>", &word, &n) && is(word, n, "analysis")) {
+    } else if (!muse && find_word(p, "<|channel|>", &word, &n) && reply_is(word, n, "analysis")) {
         at = IN_REASONING;
     }
     p->harmony.text = at == IN_REASONING && !p->thoughts ? IN_CONTENT : at;
@@ -100,10 +95,8 @@ static void message_begins(struct reply_parser *p)
 
 static bool header_byte(struct reply_parser *p, char c)
 {
-    size_t from = 0;
     buf_char(&p->raw, c);
-    while (from < p->raw.len && reply_is_space(p->raw.data[from]))
-        from++;
+    size_t from = reply_skip_space(p->raw.data, 0, p->raw.len);
     if (p->raw.len > REPLY_MAX_HEAD || !opens_header(p->raw.data + from, p->raw.len - from)) {
         p->harmony.at = IN_CONTENT; /* no header at all */
         reply_give_back(p);
@@ -142,14 +135,6 @@ static const char *end_of(const struct reply_parser *p, const struct buf *waits)
     return NULL;
 }
 
-static char take_first(struct buf *b)
-{
-    char first = b->data[0];
-    b->len--;
-    memmove(b->data, b->data + 1, b->len);
-    return first;
-}
-
 /* Text up to a mark; what may be one waits in raw. */
 static bool body_byte(struct reply_parser *p, char c)
 {
@@ -161,7 +146,7 @@ static bool body_byte(struct reply_parser *p, char c)
                 message_ends(p, mark);
             return true;
         }
-        char first = take_first(&p->raw);
+        char first = reply_take_first(&p->raw);
         emit(p, &first, 1);
     }
     return true;
@@ -179,17 +164,10 @@ static bool arguments_byte(struct reply_parser *p, char c)
     }
     if (!s->json)
         return body_byte(p, c);
-    enum scan got = json_scan_byte(&s->scan, c);
-    if (got == SCAN_BAD) { /* the mark, too early */
+    enum scan got = reply_json_byte(p, &s->scan, c);
+    if (got != SCAN_MORE)
         s->at = IN_CONTENT;
-        return body_byte(p, c);
-    }
-    reply_arguments(p, &c, 1);
-    if (got == SCAN_LAST) {
-        reply_end(p);
-        s->at = IN_CONTENT;
-    }
-    return true;
+    return got != SCAN_BAD || body_byte(p, c); /* the mark, too early */
 }
 
 /* White space, then the block of calls; what is none is text. */
@@ -237,7 +215,7 @@ static bool call_byte(struct reply_parser *p, char c)
         }
         if (mark)
             return true;
-        call_goes_on(p, take_first(&p->held));
+        call_goes_on(p, reply_take_first(&p->held));
     }
     return true;
 }
@@ -263,9 +241,7 @@ bool harmony_byte(struct reply_parser *p, char c)
 /* Has what looked like the beginning of a header no whole mark: "<", "to"? */
 static bool is_text(const struct reply_parser *p)
 {
-    size_t from = 0;
-    while (from < p->raw.len && reply_is_space(p->raw.data[from]))
-        from++;
+    size_t from = reply_skip_space(p->raw.data, 0, p->raw.len);
     for (size_t i = 0; i < sizeof begins / sizeof begins[0]; i++) {
         size_t len = strlen(begins[i]);
         if (p->raw.len - from >= len && memcmp(p->raw.data + from, begins[i], len) == 0)
@@ -278,7 +254,7 @@ void harmony_finish(struct reply_parser *p)
 {
     struct harmony_state *s = &p->harmony;
     while (p->held.len > 0)
-        call_goes_on(p, take_first(&p->held));
+        call_goes_on(p, reply_take_first(&p->held));
     if (s->at == IN_CALL) {
         tagged_finish(p);
         return;

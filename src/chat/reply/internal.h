@@ -52,6 +52,16 @@ bool json_unescape_byte(struct json_unescape *u, char c, struct buf *out);
 
 bool reply_is_space(char c);
 
+/* ---- bytes ---- */
+
+bool reply_is(const char *s, size_t n, const char *what);    /* s[0..n) is all of `what` */
+size_t reply_skip_space(const char *s, size_t at, size_t n); /* the first byte from `at` on */
+char reply_take_first(struct buf *b);                        /* of one that is not empty */
+
+/* How s[0..n) meets a mark: it is no beginning of it, is one, or is all of it. */
+enum match { MATCH_NONE, MATCH_PART, MATCH_WHOLE };
+enum match reply_match(const char *mark, const char *s, size_t n);
+
 /* ---- states of the formats ---- */
 
 /* A call as an object with the tool's name in it (object.c). */
@@ -212,13 +222,21 @@ void reply_reasoning(struct reply_parser *p, const char *s, size_t n);
 /* All of raw is content; the phase is TEXT. */
 void reply_give_back(struct reply_parser *p);
 
+/* The same, and false: the byte at hand is still to be read. */
+bool reply_fail(struct reply_parser *p);
+
 /* The block of calls is over; the phase is TEXT. */
 void reply_leave(struct reply_parser *p);
 
 /* Begin a call; id may be NULL. White space before it is dropped, and so is raw. */
 void reply_begin(struct reply_parser *p, const char *name, size_t n, const char *id, size_t n_id);
 void reply_arguments(struct reply_parser *p, const char *s, size_t n);
+void reply_escaped(struct reply_parser *p, const char *s, size_t n); /* as the inside of a string */
 void reply_end(struct reply_parser *p);
+/* A byte of arguments that are a JSON object; the last ends the call. SCAN_BAD: it is none. */
+enum scan reply_json_byte(struct reply_parser *p, struct json_scan *scan, char c);
+/* A byte of the mark that closes a block, of which *closed bytes have come. */
+bool reply_close_byte(struct reply_parser *p, const char *close, size_t *closed, char c);
 
 /* Does the request have this tool? */
 bool reply_knows(const struct reply_parser *p, const char *name, size_t n);

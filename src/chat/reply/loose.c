@@ -53,13 +53,6 @@ void loose_enter(struct reply_parser *p, const char *mark)
         to_name(p);
 }
 
-/* No call after all; c, which is not in raw, is to be read as text. */
-static bool fail(struct reply_parser *p)
-{
-    reply_give_back(p);
-    return false;
-}
-
 /* c cannot stand in a call that has begun: it stays without its end, and c is text. */
 static bool broken(struct reply_parser *p)
 {
@@ -109,28 +102,26 @@ static bool name_byte(struct reply_parser *p, char c)
 {
     struct loose_state *l = &p->loose;
     const char *s = p->raw.data + l->name_at;
-    size_t n = p->raw.len - l->name_at;
+    size_t n = p->raw.len - l->name_at, space = reply_skip_space(s, 0, n);
     bool gemma = spec_of(p)->quote;
-    while (n > 0 && reply_is_space(s[0])) {
-        s++;
-        n--;
-    }
+    s += space;
+    n -= space;
     if (gemma && n >= 5 && memcmp(s, "call:", 5) == 0) {
         s += 5;
         n -= 5;
     }
     if (c == (gemma ? '{' : '(')) {
-        if (!gemma && n == 5 && memcmp(s, "print", 5) == 0 && !reply_knows(p, s, n)) {
+        if (!gemma && reply_is(s, n, "print") && !reply_knows(p, s, n)) {
             l->wraps++; /* print(f(...)) */
             buf_char(&p->raw, c);
             to_name(p);
             return true;
         }
-        return begin_call(p, s, n) || fail(p);
+        return begin_call(p, s, n) || reply_fail(p);
     }
     bool ok = reply_is_name(&c, 1) || (n == 0 && reply_is_space(c));
     if (!ok || n > REPLY_MAX_NAME || p->raw.len - l->name_at > REPLY_MAX_HEAD)
-        return fail(p);
+        return reply_fail(p);
     buf_char(&p->raw, c);
     return true;
 }
@@ -139,14 +130,8 @@ static bool name_byte(struct reply_parser *p, char c)
 static bool after_byte(struct reply_parser *p, char c)
 {
     struct loose_state *l = &p->loose;
-    if (l->close && (l->closed > 0 || c == l->close[0])) {
-        if (l->close[l->closed] != c)
-            return fail(p);
-        buf_char(&p->raw, c);
-        if (l->close[++l->closed] == '\0')
-            reply_leave(p);
-        return true;
-    }
+    if (l->close && (l->closed > 0 || c == l->close[0]))
+        return reply_close_byte(p, l->close, &l->closed, c);
     if (c == ')' && l->wraps > 0) {
         l->wraps--;
         return true;
@@ -164,7 +149,7 @@ static bool after_byte(struct reply_parser *p, char c)
         return name_byte(p, c);
     }
     if (!reply_is_space(c) && !(more && (c == ',' || c == ';')))
-        return fail(p);
+        return reply_fail(p);
     buf_char(&p->raw, c);
     return true;
 }
@@ -186,19 +171,10 @@ static bool wants_key(const struct reply_parser *p)
     return at_root(p) || innermost(p) == '}';
 }
 
-/* Text of a string, unescaped, as JSON. */
-static void put_text(struct reply_parser *p, const char *s, size_t n)
-{
-    struct buf escaped = {0};
-    json_text_escape(&escaped, s, n);
-    reply_arguments(p, escaped.data, escaped.len);
-    buf_deinit(&escaped);
-}
-
 static void put_quoted(struct reply_parser *p, const char *s, size_t n)
 {
     reply_arguments(p, "\"", 1);
-    put_text(p, s, n);
+    reply_escaped(p, s, n);
     reply_arguments(p, "\"", 1);
 }
 
@@ -283,7 +259,7 @@ static void put_word(struct reply_parser *p)
     const struct buf *w = &p->loose.word;
     struct buf number = {0};
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
-        if (w->len == strlen(words[i][0]) && memcmp(w->data, words[i][0], w->len) == 0) {
+        if (reply_is(w->data, w->len, words[i][0])) {
             reply_arguments(p, words[i][1], strlen(words[i][1]));
             return;
         }
@@ -344,7 +320,7 @@ static void string_char(struct reply_parser *p, const char *s, size_t n)
     struct buf text = {0};
     for (size_t i = 0; i < n; i++)
         (void)json_unescape_byte(&p->loose.unescape, s[i], &text);
-    put_text(p, text.data, text.len);
+    reply_escaped(p, text.data, text.len);
     buf_deinit(&text);
 }
 
@@ -417,24 +393,29 @@ static bool gemma_string_byte(struct reply_parser *p, char c)
     struct buf *w = &p->loose.word;
     buf_char(w, c);
     while (w->len > 0 && !reply_starts(spec_of(p)->quote, w->data, w->len)) {
-        put_text(p, w->data, 1);
-        w->len--;
-        memmove(w->data, w->data + 1, w->len);
+        char first = reply_take_first(w);
+        reply_escaped(p, &first, 1);
     }
     if (w->len == strlen(spec_of(p)->quote))
         string_ends(p);
     return true;
 }
 
-/* The quote of Gemma's at the beginning of a value or key; it waits in word. */
+/* A byte of Gemma's quote at the beginning of a value or key; it waits in word. */
 static bool gemma_quote_byte(struct reply_parser *p, char c)
 {
     struct buf *w = &p->loose.word;
-    if (!reply_starts(spec_of(p)->quote, w->data, w->len))
+    buf_char(w, c);
+    enum match got = reply_match(spec_of(p)->quote, w->data, w->len);
+    if (got == MATCH_NONE)
         return broken(p);
-    (void)c;
-    if (w->len == strlen(spec_of(p)->quote))
-        string_begins(p, '<');
+    if (got == MATCH_PART)
+        return true;
+    if (p->loose.is_key) {
+        p->loose.bare_key = false;
+        put_comma(p);
+    }
+    string_begins(p, '<');
     return true;
 }
 
@@ -471,10 +452,8 @@ static bool value_byte(struct reply_parser *p, char c)
 static bool word_byte(struct reply_parser *p, char c)
 {
     struct loose_state *l = &p->loose;
-    if (l->word.data[0] == '<') {
-        buf_char(&l->word, c);
+    if (l->word.data[0] == '<')
         return gemma_quote_byte(p, c);
-    }
     if (is_word(c)) {
         buf_char(&l->word, c);
         return true;
@@ -517,17 +496,8 @@ static bool key_byte(struct reply_parser *p, char c)
 {
     struct loose_state *l = &p->loose;
     bool call = at_root(p) && !spec_of(p)->quote;
-    if (l->bare_key && l->word.data[0] == '<') {
-        buf_char(&l->word, c);
-        if (!reply_starts(spec_of(p)->quote, l->word.data, l->word.len))
-            return broken(p);
-        if (l->word.len == strlen(spec_of(p)->quote)) {
-            l->bare_key = false;
-            put_comma(p);
-            string_begins(p, '<');
-        }
-        return true;
-    }
+    if (l->bare_key && l->word.data[0] == '<')
+        return gemma_quote_byte(p, c);
     if (c == (call ? '=' : ':')) {
         if (l->bare_key) {
             while (l->word.len > 0 && reply_is_space(l->word.data[l->word.len - 1]))

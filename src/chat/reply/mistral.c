@@ -22,12 +22,9 @@ static bool head(const char *s, size_t n, struct reply_head *out)
         out->id = id + sizeof call_id - 1;
         out->n_id = n - n_name - (sizeof call_id - 1);
     }
-    while (n_name > 0 && reply_is_space(s[0])) {
-        s++;
-        n_name--;
-    }
-    out->name = s;
-    out->n_name = n_name;
+    size_t skip = reply_skip_space(s, 0, n_name);
+    out->name = s + skip;
+    out->n_name = n_name - skip;
     return true;
 }
 

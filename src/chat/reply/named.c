@@ -37,22 +37,6 @@ void named_begin(struct reply_parser *p, const struct named_spec *spec, const ch
         to_head(p);
 }
 
-static bool fail(struct reply_parser *p)
-{
-    reply_give_back(p);
-    return false;
-}
-
-/* raw behind its white space. */
-static const char *tail_of(const struct reply_parser *p, size_t *n)
-{
-    size_t at = 0;
-    while (at < p->raw.len && reply_is_space(p->raw.data[at]))
-        at++;
-    *n = p->raw.len - at;
-    return p->raw.data + at;
-}
-
 /* One of the marks is growing at the end of raw, or is there. NULL: none. */
 static const char *growing(const char *const *marks, size_t n_marks, const char *tail, size_t n)
 {
@@ -66,16 +50,14 @@ static const char *growing(const char *const *marks, size_t n_marks, const char 
 static bool section_byte(struct reply_parser *p, char c)
 {
     const struct named_spec *spec = spec_of(p);
-    size_t from = strlen(spec->section);
-    while (from < p->raw.len && reply_is_space(p->raw.data[from]))
-        from++;
+    size_t from = reply_skip_space(p->raw.data, strlen(spec->section), p->raw.len);
     buf_char(&p->raw, c);
     if (from + 1 == p->raw.len && reply_is_space(c) && p->raw.len <= REPLY_MAX_HEAD)
         return true;
     if (p->raw.len > REPLY_MAX_HEAD ||
         !reply_starts(spec->call, p->raw.data + from, p->raw.len - from)) {
         p->raw.len--;
-        return fail(p);
+        return reply_fail(p);
     }
     if (p->raw.len - from == strlen(spec->call))
         to_head(p);
@@ -103,7 +85,7 @@ static bool no_arguments(struct reply_parser *p, size_t n)
 {
     if (!begin_call(p, n)) {
         p->raw.len--;
-        return fail(p);
+        return reply_fail(p);
     }
     reply_arguments(p, "{}", 2);
     reply_end(p);
@@ -119,12 +101,12 @@ static bool head_byte(struct reply_parser *p, char c)
     size_t n = p->raw.len - p->named.head_at;
     if (c == '{') {
         if (!begin_call(p, n))
-            return fail(p);
+            return reply_fail(p);
         p->named.at = IN_ARGUMENTS;
         return named_byte(p, c);
     }
     if (n >= REPLY_MAX_HEAD)
-        return fail(p);
+        return reply_fail(p);
     buf_char(&p->raw, c);
     if (close && n + 1 >= strlen(close) && reply_raw_ends(p, close))
         return no_arguments(p, n + 1 - strlen(close));
@@ -133,17 +115,10 @@ static bool head_byte(struct reply_parser *p, char c)
 
 static bool arguments_byte(struct reply_parser *p, char c)
 {
-    enum scan got = json_scan_byte(&p->named.scan, c);
-    if (got == SCAN_BAD) {
+    enum scan got = reply_json_byte(p, &p->named.scan, c);
+    if (got != SCAN_MORE)
         p->named.at = AFTER;
-        return named_byte(p, c);
-    }
-    reply_arguments(p, &c, 1);
-    if (got == SCAN_LAST) {
-        reply_end(p);
-        p->named.at = AFTER;
-    }
-    return true;
+    return got != SCAN_BAD || named_byte(p, c);
 }
 
 /* Behind the arguments: a fence, the closing mark, another call, the section's end. */
@@ -151,17 +126,17 @@ static bool after_byte(struct reply_parser *p, char c)
 {
     const struct named_spec *spec = spec_of(p);
     const char *const marks[] = {"```", spec->close, spec->section_close, spec->call};
-    size_t n_marks = spec->section ? 4 : 2, n;
+    size_t n_marks = spec->section ? 4 : 2;
     if (!spec->close && !spec->section) {
         reply_leave(p);
         return false;
     }
     buf_char(&p->raw, c);
-    const char *tail = tail_of(p, &n);
-    const char *mark = growing(marks, n_marks, tail, n);
+    size_t at = reply_skip_space(p->raw.data, 0, p->raw.len), n = p->raw.len - at;
+    const char *mark = growing(marks, n_marks, p->raw.data + at, n);
     if (!mark || p->raw.len > REPLY_MAX_HEAD) {
         p->raw.len--;
-        return fail(p);
+        return reply_fail(p);
     }
     if (n < strlen(mark))
         return true;

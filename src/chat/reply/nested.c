@@ -37,19 +37,6 @@ static const char *name_of(const struct reply_parser *p)
     return p->nested.tags.data + p->nested.open[p->nested.depth].name_at;
 }
 
-static bool is(const char *s, size_t n, const char *what)
-{
-    return n == strlen(what) && memcmp(s, what, n) == 0;
-}
-
-static void put_string(struct reply_parser *p, const char *s, size_t n)
-{
-    struct buf escaped = {0};
-    json_text_escape(&escaped, s, n);
-    reply_arguments(p, escaped.data, escaped.len);
-    buf_deinit(&escaped);
-}
-
 /* ---- calls and elements ---- */
 
 void nested_enter(struct reply_parser *p, const char *mark)
@@ -93,7 +80,7 @@ static bool element_opens(struct reply_parser *p, const char *s, size_t n)
     reply_arguments(p, parent->first ? (array ? "[" : "{") : ", ", parent->first ? 1 : 2);
     if (!array) {
         reply_arguments(p, "\"", 1);
-        put_string(p, s, n);
+        reply_escaped(p, s, n);
         reply_arguments(p, "\": ", 3);
     }
     parent->first = false;
@@ -131,7 +118,7 @@ static enum kind kind_of(const struct reply_parser *p,
     const uint32_t types = reply_types(root_of(p), schema);
     if (!(types & TYPE_ARRAY))
         return OBJECT;
-    return is(s, n, item) || !(types & TYPE_OBJECT) ? ARRAY : OBJECT;
+    return reply_is(s, n, item) || !(types & TYPE_OBJECT) ? ARRAY : OBJECT;
 }
 
 static void put_value(struct reply_parser *p)
@@ -167,41 +154,39 @@ static void add_value(struct reply_parser *p, char c)
 {
     p->nested.blank &= reply_is_space(c);
     if (p->nested.is_text)
-        put_string(p, &c, 1);
+        reply_escaped(p, &c, 1);
     else
         buf_char(&p->nested.value, c);
 }
 
-enum found { NOTHING, PART, WHOLE };
-
 /* Is the value's closing tag at the beginning of raw? */
-static enum found closing(const struct reply_parser *p)
+static enum match closing(const struct reply_parser *p)
 {
     const size_t n_open = sizeof open_tag - 1, n = p->raw.len;
     const char *name = name_of(p), *s = p->raw.data;
     if (n <= n_open)
-        return reply_starts(open_tag, s, n) ? PART : NOTHING;
+        return reply_starts(open_tag, s, n) ? MATCH_PART : MATCH_NONE;
     const size_t n_name = strlen(name), n_rest = n - n_open - 1;
     if (memcmp(s, open_tag, n_open) != 0 || s[n_open] != '/' ||
         memcmp(s + n_open + 1, name, n_rest < n_name ? n_rest : n_name) != 0)
-        return NOTHING;
+        return MATCH_NONE;
     if (n_rest <= n_name)
-        return PART;
-    return s[n - 1] == '>' ? WHOLE : NOTHING;
+        return MATCH_PART;
+    return s[n - 1] == '>' ? MATCH_WHOLE : MATCH_NONE;
 }
 
 /* A tag that opens an element there? */
-static enum found opening(const struct reply_parser *p)
+static enum match opening(const struct reply_parser *p)
 {
     const size_t n_open = sizeof open_tag - 1, n = p->raw.len;
     const char *s = p->raw.data, last = s[n - 1];
     if (p->nested.is_text || !p->nested.blank)
-        return NOTHING;
+        return MATCH_NONE;
     if (n <= n_open)
-        return reply_starts(open_tag, s, n) ? PART : NOTHING;
+        return reply_starts(open_tag, s, n) ? MATCH_PART : MATCH_NONE;
     if (memcmp(s, open_tag, n_open) != 0 || s[n_open] == '/' || n > REPLY_MAX_HEAD || last == '\n')
-        return NOTHING;
-    return last != '>' ? PART : n > n_open + 1 ? WHOLE : NOTHING;
+        return MATCH_NONE;
+    return last != '>' ? MATCH_PART : n > n_open + 1 ? MATCH_WHOLE : MATCH_NONE;
 }
 
 static bool value_byte(struct reply_parser *p, char c)
@@ -209,12 +194,12 @@ static bool value_byte(struct reply_parser *p, char c)
     const size_t n_open = sizeof open_tag - 1;
     buf_char(&p->raw, c);
     while (p->raw.len > 0) {
-        const enum found closes = closing(p), opens = opening(p);
-        if (closes == WHOLE) {
+        const enum match closes = closing(p), opens = opening(p);
+        if (closes == MATCH_WHOLE) {
             value_ends(p);
             return true;
         }
-        if (opens == WHOLE) {
+        if (opens == MATCH_WHOLE) {
             const char *tag = p->raw.data + n_open;
             const size_t n = p->raw.len - n_open - 1;
             top_of(p)->kind = kind_of(p, top_of(p)->schema, tag, n);
@@ -222,12 +207,10 @@ static bool value_byte(struct reply_parser *p, char c)
                 buf_clear(&p->raw);
                 return true;
             }
-        } else if (closes == PART || opens == PART) {
+        } else if (closes == MATCH_PART || opens == MATCH_PART) {
             return true;
         }
-        add_value(p, p->raw.data[0]);
-        p->raw.len--;
-        memmove(p->raw.data, p->raw.data + 1, p->raw.len);
+        add_value(p, reply_take_first(&p->raw));
     }
     return true;
 }
@@ -249,7 +232,7 @@ static bool fail_at_last(struct reply_parser *p)
 static bool outer_tag(struct reply_parser *p, const char *s, size_t n)
 {
     const size_t n_call = sizeof call_tag - 1;
-    if (is(s, n, "/tool_call")) {
+    if (reply_is(s, n, "/tool_call")) {
         if (p->nested.any)
             reply_leave(p);
         return p->nested.any;
@@ -296,17 +279,17 @@ static bool inner_tag(struct reply_parser *p, const char *s, size_t n)
     if (p->nested.begun && p->nested.depth > 0) {
         if (!closes)
             return element_opens(p, s, n);
-        if (!is(s + 1, n - 1, name_of(p)))
+        if (!reply_is(s + 1, n - 1, name_of(p)))
             return false;
         reply_arguments(p, top_of(p)->kind == ARRAY ? "]" : "}", 1);
         element_closes(p);
         return true;
     }
-    if (is(s, n, "/invoke")) {
+    if (reply_is(s, n, "/invoke")) {
         call_ends(p);
         return true;
     }
-    if (is(s, n, "/tool_call") || (n > sizeof call_tag && memcmp(s, call_tag, 7) == 0))
+    if (reply_is(s, n, "/tool_call") || (n > sizeof call_tag && memcmp(s, call_tag, 7) == 0))
         return tag_behind(p, s, n);
     return !closes && argument_tag(p, s, n);
 }
@@ -316,10 +299,8 @@ static bool tag_byte(struct reply_parser *p, char c)
 {
     struct nested_state *t = &p->nested;
     const size_t n_open = sizeof open_tag - 1;
-    size_t from = t->mark_at;
     buf_char(&p->raw, c);
-    while (from < p->raw.len && reply_is_space(p->raw.data[from]))
-        from++;
+    const size_t from = reply_skip_space(p->raw.data, t->mark_at, p->raw.len);
     const char *s = p->raw.data + from;
     const size_t n = p->raw.len - from;
     if (p->raw.len - t->mark_at > REPLY_MAX_HEAD || (n > n_open && c == '\n') ||

@@ -29,18 +29,11 @@ static void reset(struct object_state *o)
     buf_clear(&o->arguments);
 }
 
-/* No call after all; the byte at hand, which is not in raw, is to be read as text. */
-static bool fail(struct reply_parser *p)
-{
-    reply_give_back(p);
-    return false;
-}
-
-/* The same where the byte is in raw already. */
+/* No call after all; the byte at hand, the last in raw, is to be read as text. */
 static bool fail_at_last(struct reply_parser *p)
 {
     p->raw.len--;
-    return fail(p);
+    return reply_fail(p);
 }
 
 /* The block has nothing more to give. Bytes from here on are looked at again. */
@@ -84,7 +77,7 @@ static enum target target_of(const char *key, size_t n)
                 {"function", OF_FUNCTION},
                 {"type", OF_TYPE}};
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
-        if (strlen(keys[i].key) == n && memcmp(keys[i].key, key, n) == 0)
+        if (reply_is(key, n, keys[i].key))
             return keys[i].target;
     return OF_OTHER;
 }
@@ -243,8 +236,7 @@ static bool decoded_byte(struct reply_parser *p, char c)
 static void literal_ends(struct reply_parser *p)
 {
     struct object_state *o = &p->object;
-    bool null = o->word.len == 4 && memcmp(o->word.data, "null", 4) == 0;
-    if (!null)
+    if (!reply_is(o->word.data, o->word.len, "null"))
         add_arguments(p, o->word.data, o->word.len);
     arguments_are_whole(p);
 }
@@ -325,25 +317,12 @@ static void next_object(struct reply_parser *p)
     p->object.at = AT_KEY;
 }
 
-/* The closing mark, byte by byte; it is in raw as far as it came. */
-static bool close_byte(struct reply_parser *p, char c)
-{
-    struct object_state *o = &p->object;
-    const char *close = o->close;
-    if (close[o->closed] != c)
-        return fail(p);
-    buf_char(&p->raw, c);
-    if (close[++o->closed] == '\0')
-        reply_leave(p);
-    return true;
-}
-
 /* Behind an object: another one, the end of the array, the closing mark; or text again. */
 static bool after_byte(struct reply_parser *p, char c)
 {
     struct object_state *o = &p->object;
     if (o->close && (o->closed > 0 || c == o->close[0]))
-        return close_byte(p, c);
+        return reply_close_byte(p, o->close, &o->closed, c);
     if (c == '{') {
         next_object(p);
     } else if (c == ']' && o->in_array) {
@@ -353,7 +332,7 @@ static bool after_byte(struct reply_parser *p, char c)
             reply_leave(p);
         return true;
     } else if (!reply_is_space(c) && c != ',' && c != ';' && !(c == '}' && o->close)) {
-        return fail(p);
+        return reply_fail(p);
     }
     buf_char(&p->raw, c);
     return true;
@@ -368,7 +347,7 @@ static bool value_byte(struct reply_parser *p, char c)
     else if (c == '[' && !o->in_array)
         o->in_array = true;
     else if (!reply_is_space(c))
-        return fail(p);
+        return reply_fail(p);
     buf_char(&p->raw, c);
     return true;
 }

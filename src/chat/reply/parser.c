@@ -89,6 +89,12 @@ void reply_give_back(struct reply_parser *p)
     buf_clear(&p->raw);
 }
 
+bool reply_fail(struct reply_parser *p)
+{
+    reply_give_back(p);
+    return false;
+}
+
 void reply_begin(struct reply_parser *p, const char *name, size_t n, const char *id, size_t n_id)
 {
     flush(p);
@@ -117,6 +123,34 @@ void reply_end(struct reply_parser *p)
     p->n_whole++;
     const struct reply_event ev = {.kind = REPLY_CALL_END, .call = p->n_calls - 1};
     give(p, &ev);
+}
+
+void reply_escaped(struct reply_parser *p, const char *s, size_t n)
+{
+    struct buf escaped = {0};
+    json_text_escape(&escaped, s, n);
+    reply_arguments(p, escaped.data, escaped.len);
+    buf_deinit(&escaped);
+}
+
+enum scan reply_json_byte(struct reply_parser *p, struct json_scan *scan, char c)
+{
+    enum scan got = json_scan_byte(scan, c);
+    if (got != SCAN_BAD)
+        reply_arguments(p, &c, 1);
+    if (got == SCAN_LAST)
+        reply_end(p);
+    return got;
+}
+
+bool reply_close_byte(struct reply_parser *p, const char *close, size_t *closed, char c)
+{
+    if (close[*closed] != c)
+        return reply_fail(p);
+    buf_char(&p->raw, c);
+    if (close[++*closed] == '\0')
+        reply_leave(p);
+    return true;
 }
 
 /* ---- tools ---- */
@@ -151,10 +185,9 @@ bool reply_is_name(const char *s, size_t n)
 
 const char *reply_property(const struct reply_parser *p, const char *tool, size_t i)
 {
-    const json_t *schema = json_object_get(find_tool(p, tool, strlen(tool)), "parameters");
     const char *key;
     json_t *v;
-    json_object_foreach(json_object_get(schema, "properties"), key, v)
+    json_object_foreach(json_object_get(reply_parameters(p, tool), "properties"), key, v)
     {
         if (i-- == 0)
             return key;
@@ -291,18 +324,12 @@ bool reply_raw_ends(const struct reply_parser *p, const char *s)
 
 bool reply_starts(const char *whole, const char *s, size_t n)
 {
-    return n <= strlen(whole) && memcmp(whole, s, n) == 0;
+    return reply_match(whole, s, n) != MATCH_NONE;
 }
-
-/* How what is held meets a mark. */
-enum match { MATCH_NONE, MATCH_PART, MATCH_WHOLE };
 
 static enum match match(const struct buf *held, const char *mark)
 {
-    size_t n = strlen(mark);
-    if (held->len > n || memcmp(held->data, mark, held->len) != 0)
-        return MATCH_NONE;
-    return held->len == n ? MATCH_WHOLE : MATCH_PART;
+    return reply_match(mark, held->data, held->len);
 }
 
 /* Reasoning opens only where a reply begins: elsewhere the mark is being talked about. */
@@ -338,6 +365,11 @@ static void enter(struct reply_parser *p, const char *mark)
         p->format->enter(p, mark);
 }
 
+static enum match better(enum match a, enum match b)
+{
+    return a > b ? a : b;
+}
+
 static bool may_open(const struct reply_parser *p, const struct reply_mark *m)
 {
     return m->text && !(m->at_start && p->begun);
@@ -349,7 +381,7 @@ static enum match try_drop(struct reply_parser *p)
     enum match best = MATCH_NONE;
     for (size_t i = 0; p->drop && i < REPLY_MAX_DROPS; i++) {
         enum match got = may_open(p, &p->drop[i]) ? match(&p->held, p->drop[i].text) : MATCH_NONE;
-        best = got > best ? got : best;
+        best = better(best, got);
     }
     if (best == MATCH_WHOLE)
         buf_clear(&p->held);
@@ -387,14 +419,9 @@ static enum match try_call(struct reply_parser *p)
             enter(p, m->text);
             return got;
         }
-        best = got > best ? got : best;
+        best = better(best, got);
     }
     return best;
-}
-
-static enum match better(enum match a, enum match b)
-{
-    return a > b ? a : b;
 }
 
 /* The same of everything that may be opened in text. */
@@ -439,9 +466,7 @@ static void text_byte(struct reply_parser *p, char c)
         enum match got = thinking ? try_close(p) : try_open(p);
         if (got != MATCH_NONE)
             return;
-        char first = p->held.data[0];
-        p->held.len--;
-        memmove(p->held.data, p->held.data + 1, p->held.len);
+        char first = reply_take_first(&p->held);
         if (thinking)
             reply_reasoning(p, &first, 1);
         else

@@ -1,5 +1,5 @@
-/* JSON by its borders: where a value ends, what a string says. Nothing is built, and nothing is
- * recursive. */
+/* Bytes against marks, and JSON by its borders: where a value ends, what a string says. Nothing is
+ * built, and nothing is recursive. */
 #include "base/utf8.h"
 #include "chat/reply/internal.h"
 
@@ -8,6 +8,34 @@
 bool reply_is_space(char c)
 {
     return c == ' ' || c == '\n' || c == '\r' || c == '\t';
+}
+
+bool reply_is(const char *s, size_t n, const char *what)
+{
+    return n == strlen(what) && memcmp(s, what, n) == 0;
+}
+
+size_t reply_skip_space(const char *s, size_t at, size_t n)
+{
+    while (at < n && reply_is_space(s[at]))
+        at++;
+    return at;
+}
+
+char reply_take_first(struct buf *b)
+{
+    char first = b->data[0];
+    b->len--;
+    memmove(b->data, b->data + 1, b->len);
+    return first;
+}
+
+enum match reply_match(const char *mark, const char *s, size_t n)
+{
+    size_t n_mark = strlen(mark);
+    if (n > n_mark || memcmp(s, mark, n) != 0)
+        return MATCH_NONE;
+    return n == n_mark ? MATCH_WHOLE : MATCH_PART;
 }
 
 /* What may stand in numbers and in true, false and null (and in what models write for them). */

@@ -54,16 +54,15 @@ static const char *next_mark(struct reply_parser *p,
                              size_t n_marks,
                              bool *waits)
 {
-    size_t at = p->tagged.mark_at;
-    while (at < p->raw.len && reply_is_space(p->raw.data[at]))
-        at++;
+    size_t at = reply_skip_space(p->raw.data, p->tagged.mark_at, p->raw.len);
     *waits = at == p->raw.len && at - p->tagged.mark_at <= REPLY_MAX_HEAD;
     for (size_t i = 0; i < n_marks && at < p->raw.len; i++) {
-        if (!marks[i] || !reply_starts(marks[i], p->raw.data + at, p->raw.len - at))
-            continue;
-        if (strlen(marks[i]) == p->raw.len - at)
+        enum match got = MATCH_NONE;
+        if (marks[i])
+            got = reply_match(marks[i], p->raw.data + at, p->raw.len - at);
+        if (got == MATCH_WHOLE)
             return marks[i];
-        *waits = true;
+        *waits |= got == MATCH_PART;
     }
     return NULL;
 }
@@ -78,14 +77,6 @@ static const json_t *root_of(const struct reply_parser *p)
 static const json_t *schema_of(struct reply_parser *p)
 {
     return reply_parameter(p, buf_cstr(&p->tagged.name), buf_cstr(&p->tagged.key));
-}
-
-static void put_string(struct reply_parser *p, const char *s, size_t n)
-{
-    struct buf escaped = {0};
-    json_text_escape(&escaped, s, n);
-    reply_arguments(p, escaped.data, escaped.len);
-    buf_deinit(&escaped);
 }
 
 /* A whole value whose type had to wait for its end. */
@@ -105,7 +96,7 @@ static void value_begins(struct reply_parser *p, bool is_text)
     buf_clear(&t->value);
     reply_arguments(p, t->first ? "{\"" : ", \"", t->first ? 2 : 3);
     t->first = false;
-    put_string(p, t->key.data, t->key.len);
+    reply_escaped(p, t->key.data, t->key.len);
     reply_arguments(p, is_text ? "\": \"" : "\": ", is_text ? 4 : 3);
     go(p, IN_VALUE);
 }
@@ -118,7 +109,7 @@ static void add_value(struct reply_parser *p, char c)
     if (skip)
         return;
     if (t->is_text)
-        put_string(p, &c, 1);
+        reply_escaped(p, &c, 1);
     else
         buf_char(&t->value, c);
 }
@@ -133,62 +124,57 @@ static bool may_quote(const struct reply_parser *p, bool *whole)
     return reply_starts(open, p->raw.data, p->raw.len);
 }
 
-enum ending { NO_END, MAY_END, ENDS };
-
-static enum ending later(enum ending a, enum ending b)
+/* Does it end there: no, perhaps, yes? */
+static enum match later(enum match a, enum match b)
 {
     return a > b ? a : b;
 }
 
 /* Of marks, white space before them: is one at s[0..n)? `last`: nothing more comes. */
-static enum ending marks_at(
+static enum match marks_at(
     const char *const *marks, size_t n_marks, const char *s, size_t n, bool last)
 {
-    enum ending best = NO_END;
-    size_t at = 0;
-    while (at < n && reply_is_space(s[at]))
-        at++;
+    enum match best = MATCH_NONE;
+    size_t at = reply_skip_space(s, 0, n);
     for (size_t i = 0; i < n_marks; i++) {
-        if (!marks[i] || !reply_starts(marks[i], s + at, n - at))
-            continue;
-        if (strlen(marks[i]) == n - at)
-            return ENDS;
-        best = MAY_END;
+        enum match got = marks[i] ? reply_match(marks[i], s + at, n - at) : MATCH_NONE;
+        best = later(best, got);
     }
-    return best == MAY_END && (last || at >= REPLY_MAX_HEAD) ? ENDS : best;
+    return best == MATCH_PART && (last || at >= REPLY_MAX_HEAD) ? MATCH_WHOLE : best;
 }
 
 /* Is `tag` at s[0..n), and then one of the marks? */
-static enum ending tag_at(
+static enum match tag_at(
     const char *tag, const char *const *marks, size_t n_marks, const char *s, size_t n, bool last)
 {
     size_t n_tag = strlen(tag);
     if (n < n_tag)
-        return reply_starts(tag, s, n) ? MAY_END : NO_END;
+        return reply_starts(tag, s, n) ? MATCH_PART : MATCH_NONE;
     return memcmp(s, tag, n_tag) == 0 ? marks_at(marks, n_marks, s + n_tag, n - n_tag, last)
-                                      : NO_END;
+                                      : MATCH_NONE;
 }
 
 /* Is the beginning of another argument at s[0..n), one that the tool has? */
-static enum ending key_at(const struct reply_parser *p, const char *s, size_t n)
+static enum match key_at(const struct reply_parser *p, const char *s, size_t n)
 {
     const struct tagged_spec *spec = spec_of(p);
     size_t n_open = strlen(spec->key_open), n_close = strlen(spec->key_close);
     if (n <= n_open)
-        return reply_starts(spec->key_open, s, n) ? MAY_END : NO_END;
+        return reply_starts(spec->key_open, s, n) ? MATCH_PART : MATCH_NONE;
     if (memcmp(s, spec->key_open, n_open) != 0)
-        return NO_END;
+        return MATCH_NONE;
     s += n_open;
     n -= n_open;
     if (n < n_close || memcmp(s + n - n_close, spec->key_close, n_close) != 0)
-        return n <= REPLY_MAX_NAME && s[n - 1] != '\n' ? MAY_END : NO_END;
+        return n <= REPLY_MAX_NAME && s[n - 1] != '\n' ? MATCH_PART : MATCH_NONE;
     char key[REPLY_MAX_NAME + 8];
     snprintf(key, sizeof key, "%.*s", (int)(n - n_close), s);
-    return reply_parameter(p, buf_cstr((struct buf *)&p->tagged.name), key) ? ENDS : NO_END;
+    return reply_parameter(p, buf_cstr((struct buf *)&p->tagged.name), key) ? MATCH_WHOLE
+                                                                            : MATCH_NONE;
 }
 
 /* Does the value end where raw begins? Behind *n bytes the call goes on. */
-static enum ending ending(const struct reply_parser *p, bool last, size_t *n)
+static enum match ending(const struct reply_parser *p, bool last, size_t *n)
 {
     const struct tagged_spec *spec = spec_of(p);
     const char *const marks[] = {
@@ -197,13 +183,13 @@ static enum ending ending(const struct reply_parser *p, bool last, size_t *n)
     size_t line = spec->lines && p->raw.data[0] == '\n';
     const char *s = p->raw.data + line;
     size_t n_s = p->raw.len - line;
-    enum ending got = tag_at(close, marks, sizeof marks / sizeof marks[0], s, n_s, last);
+    enum match got = tag_at(close, marks, sizeof marks / sizeof marks[0], s, n_s, last);
     *n = line + strlen(close);
-    if (got == ENDS || !line || !p->tagged.value_begun)
+    if (got == MATCH_WHOLE || !line || !p->tagged.value_begun)
         return got;
-    enum ending open = later(tag_at(spec->call_close, &spec->close, 1, s, n_s, last),
-                             key_at(p, s, n_s)); /* never closed */
-    if (open == ENDS)
+    enum match open = later(tag_at(spec->call_close, &spec->close, 1, s, n_s, last),
+                            key_at(p, s, n_s)); /* never closed */
+    if (open == MATCH_WHOLE)
         *n = line;
     return later(got, open);
 }
@@ -240,14 +226,12 @@ static bool value_byte(struct reply_parser *p, char c)
                 buf_clear(&p->raw);
             return true;
         }
-        enum ending end = ending(p, false, &n);
-        if (end == ENDS)
+        enum match end = ending(p, false, &n);
+        if (end == MATCH_WHOLE)
             value_ends(p, n);
-        if (end != NO_END)
+        if (end != MATCH_NONE)
             return true;
-        add_value(p, p->raw.data[0]);
-        p->raw.len--;
-        memmove(p->raw.data, p->raw.data + 1, p->raw.len);
+        add_value(p, reply_take_first(&p->raw));
     }
     return true;
 }
@@ -436,7 +420,7 @@ void tagged_finish(struct reply_parser *p)
 {
     struct tagged_state *t = &p->tagged;
     size_t n;
-    if (t->begun && t->at == IN_VALUE && p->raw.len > 0 && ending(p, true, &n) == ENDS)
+    if (t->begun && t->at == IN_VALUE && p->raw.len > 0 && ending(p, true, &n) == MATCH_WHOLE)
         end_value(p);
     if (t->begun && t->at == IN_VALUE) { /* what there is of a value */
         for (size_t i = 0; i < p->raw.len; i++)
