@@ -14,16 +14,21 @@ enum { MAX_COMPARED = 4000000 };
 
 /* ---- what the schema says ---- */
 
+const char *arguments_where(size_t tool, const char *key, char out[160])
+{
+    snprintf(out,
+             160,
+             "/tools/%zu/function/parameters%s%.64s",
+             tool,
+             key ? "/properties/" : "",
+             key ? key : "");
+    return out;
+}
+
 grammar_node arguments_fail(const struct maker *m, size_t tool, const char *key, const char *what)
 {
     char error[240];
-    snprintf(error,
-             sizeof error,
-             "'tools': at \"/tools/%zu/function/parameters%s%.64s\": %s",
-             tool,
-             key ? "/properties/" : "",
-             key ? key : "",
-             what);
+    snprintf(error, sizeof error, "'tools': at \"%s\": %s", WHERE(tool, key), what);
     return grammar_fail(m->b, error);
 }
 
@@ -143,9 +148,7 @@ bool arguments_collect(const struct maker *m,
     }
     json_object_foreach((json_t *)properties, key, v)
     {
-        char at[160];
-        snprintf(at, sizeof at, "/tools/%zu/function/parameters/properties/%.64s", tool, key);
-        json_t *flat = arguments_merged(m, schema, v, at);
+        json_t *flat = arguments_merged(m, schema, v, WHERE(tool, key));
         if (!flat)
             return false;
         if (json_is_false(flat) && !is_required(schema, key)) {
@@ -177,23 +180,19 @@ static grammar_node json_arguments(const struct maker *m,
                                    size_t tool,
                                    bool free)
 {
-    char where[64];
     if (free)
         return grammar_json_object(m->b);
     json_t *own = json_is_object(schema) ? json_copy((json_t *)schema) : json_object();
     if (!json_object_get(own, "type"))
         json_object_set_new(own, "type", json_string("object"));
-    snprintf(where, sizeof where, "/tools/%zu/function/parameters", tool);
-    grammar_node node = grammar_json_schema(m->b, own, where);
+    grammar_node node = grammar_json_schema(m->b, own, WHERE(tool, NULL));
     json_decref(own);
     return node;
 }
 
 grammar_node arguments_json(const struct maker *m, const struct argument *a, size_t tool)
 {
-    char where[160];
-    snprintf(where, sizeof where, "/tools/%zu/function/parameters/properties/%.64s", tool, a->key);
-    return grammar_json_schema(m->b, a->schema, where);
+    return grammar_json_schema(m->b, a->schema, WHERE(tool, a->key));
 }
 
 /* ---- lists with commas ---- */
@@ -444,7 +443,6 @@ static grammar_node gemma_options(const struct maker *m,
 static grammar_node gemma_type(
     const struct maker *m, const json_t *s, const char *type, size_t tool, uint32_t depth)
 {
-    char where[64];
     if (strcmp(type, "object") == 0)
         return json_object_get(s, "properties") || json_array_size(json_object_get(s, "required"))
                    ? gemma_object(m, s, tool, depth)
@@ -453,15 +451,13 @@ static grammar_node gemma_type(
         return gemma_array(m, s, tool, depth);
     if (strcmp(type, "string") == 0) {
         grammar_node text;
-        snprintf(where, sizeof where, "/tools/%zu/function/parameters", tool);
-        if (grammar_plain_string(m->b, s, where, m->f->gemma, &text))
+        if (grammar_plain_string(m->b, s, WHERE(tool, NULL), m->f->gemma, &text))
             return SEQ(m->b, frame_piece(m, m->f->gemma), text, frame_piece(m, m->f->gemma));
         return gemma_string(m);
     }
     json_t *one = json_copy((json_t *)s);
     json_object_set_new(one, "type", json_string(type));
-    snprintf(where, sizeof where, "/tools/%zu/function/parameters", tool);
-    grammar_node node = grammar_json_schema(m->b, one, where);
+    grammar_node node = grammar_json_schema(m->b, one, WHERE(tool, NULL));
     json_decref(one);
     return node;
 }
@@ -522,9 +518,7 @@ static grammar_node arguments_of(const struct maker *m,
 /* One way for each option of the schema's root. */
 static grammar_node by_options(const struct maker *m, const json_t *schema, size_t tool)
 {
-    char where[64];
-    snprintf(where, sizeof where, "/tools/%zu/function/parameters", tool);
-    json_t *list = options_of(m, schema, schema, where);
+    json_t *list = options_of(m, schema, schema, WHERE(tool, NULL));
     size_t n = json_array_size(list);
     json_t *all = reply_all_properties(m->schema, m->schema);
     grammar_node *nodes = mem_zalloc(n + 1, sizeof *nodes);

@@ -22,6 +22,10 @@ struct arguments {
 
 /* ---- arguments.c ---- */
 
+/* The JSON pointer of a tool's parameters, or of one of them; WHERE has room for it in the block.
+ */
+const char *arguments_where(size_t tool, const char *key, char out[160]);
+#define WHERE(tool, key) arguments_where(tool, key, (char[160]){0})
 /* The grammar fails: what is wrong with an argument, or (key NULL) with all. */
 grammar_node arguments_fail(const struct maker *m, size_t tool, const char *key, const char *what);
 /* The part with what it refers to within root, by $ref and allOf, in one object; definitions stay

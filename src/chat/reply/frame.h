@@ -20,7 +20,8 @@ struct frame {
     const char *close[MAX_PIECES];   /* behind the arguments */
     const char *between[MAX_PIECES]; /* two calls; none: there is only one */
     const char *end[MAX_PIECES];     /* of the block */
-    /* of arguments with tags: in front of a key, of a string, of another value, behind a value */
+    /* of arguments with tags: in front of a key, of a string, of another value where that is not
+     * the same, behind a value */
     const char *key[MAX_PIECES], *text[MAX_PIECES], *json[MAX_PIECES], *value_end[MAX_PIECES];
     /* must not come in such a string; where the schema bounds it, only the closing tag must not, or
      * the first if that is part of it */

@@ -31,7 +31,7 @@ static bool stands(const struct maker *m, const char *s)
 /* Do tags say of a value whether it is a string? */
 static bool is_typed(const struct maker *m)
 {
-    return strcmp(m->f->text[0], m->f->json[0]) != 0;
+    return m->f->json[0] != NULL;
 }
 
 /* Is the text read as the string that it is? */
@@ -76,12 +76,10 @@ static bool choice_of(const struct maker *m, const json_t *schema, grammar_node 
  * automaton for that is not too large. */
 static grammar_node tagged_text(const struct maker *m, const struct argument *a, size_t tool)
 {
-    char where[160];
     const char *end = m->f->value_end[0], *ban = m->f->ban[0];
     const char *without = ban && strstr(end, ban) ? ban : end;
     grammar_node text;
-    snprintf(where, sizeof where, "/tools/%zu/function/parameters/properties/%.64s", tool, a->key);
-    if (!m->f->cdata && grammar_plain_string(m->b, a->schema, where, without, &text))
+    if (!m->f->cdata && grammar_plain_string(m->b, a->schema, WHERE(tool, a->key), without, &text))
         return SEQ(m->b, text, frame_piece(m, end));
     return frame_text_until(m, end, m->f->ban);
 }
@@ -173,7 +171,7 @@ static grammar_node tagged_argument(const struct maker *m, const struct argument
     return SEQ(m->b,
                frame_pieces(m, m->f->key),
                key_of(m, a->key, tool),
-               frame_pieces(m, text ? m->f->text : m->f->json),
+               frame_pieces(m, text || !is_typed(m) ? m->f->text : m->f->json),
                value,
                behind_value(m, a));
 }
