@@ -284,7 +284,7 @@ static bool read_multiple(struct schema *s, const json_t *m, uint64_t *step_by, 
 /* v in digits, without an exponent and without zeros at its end; false if they are too many. */
 static bool digits_of(const json_t *v, char out[64])
 {
-    double x = json_number_value(v);
+    double x = json_number_value(v) + 0.0; /* -0 becomes 0 */
     int places = 0;
     if (json_is_integer(v)) {
         snprintf(out, 64, "%" JSON_INTEGER_FORMAT, json_integer_value(v));

@@ -228,6 +228,9 @@ static void test_common_bounds(void **state)
         {"{\"type\":\"integer\",\"minimum\":-9223372036854775808,\"multipleOf\":10}",
          {"0", "-20"},
          {"5"}},
+        /* -0.0 is 0 */
+        {"{\"type\":\"number\",\"not\":{\"const\":-0.0}}", {"1", "-0.5"}, {"0", "-0", "0.0"}},
+        {"{\"type\":\"integer\",\"not\":{\"enum\":[-0.0,1]}}", {"2", "-1"}, {"0", "-0", "1"}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct grammar *g = must_make(SCHEMA, cases[i].schema);
