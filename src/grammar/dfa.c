@@ -528,7 +528,7 @@ static grammar_node state_node(struct grammar_builder *b,
         for (uint32_t byte = 0; byte < 256; byte++)
             if (d->next[i * d->n_classes + d->class_of[byte]] == to)
                 class_add(&set, byte, byte);
-        some[n++] = grammar_seq(b, 2, (grammar_node[]){builder_class(b, &set), rules[to]});
+        some[n++] = SEQ(b, builder_class(b, &set), rules[to]);
     }
     if (d->accepts[i])
         some[n++] = grammar_empty(b);

@@ -16,9 +16,9 @@
  * grammar_compile reports it. So grammars are written without looking at each result:
  *
  *      struct grammar_builder *b = grammar_builder_create("tools");
- *      grammar_node tail = grammar_seq(b, 2, (grammar_node[]){
+ *      grammar_node tail = SEQ(b,
  *          grammar_json_schema(b, schema, "/tools/0/function/parameters"),
- *          grammar_literal(b, "</tool_call>", 12)});
+ *          grammar_literal(b, "</tool_call>", 12));
  *      struct grammar_text trigger = {"<tool_call>", 11};
  *      grammar_node root = grammar_scan(b, 1, &trigger, &tail, true);
  *      enum err err = grammar_compile(b, root, vocab, &g, e);
@@ -95,6 +95,14 @@ grammar_node grammar_chars(struct grammar_builder *b,
 grammar_node grammar_token(struct grammar_builder *b, int32_t id);
 grammar_node grammar_seq(struct grammar_builder *b, uint32_t n, const grammar_node *nodes);
 grammar_node grammar_alt(struct grammar_builder *b, uint32_t n, const grammar_node *nodes);
+/* The same of nodes that are given one by one. */
+#define GRAMMAR_NODES(...)                                                                         \
+    sizeof((grammar_node[]){__VA_ARGS__}) / sizeof(grammar_node), (grammar_node[])                 \
+    {                                                                                              \
+        __VA_ARGS__                                                                                \
+    }
+#define SEQ(b, ...) grammar_seq(b, GRAMMAR_NODES(__VA_ARGS__))
+#define ALT(b, ...) grammar_alt(b, GRAMMAR_NODES(__VA_ARGS__))
 /* min to max times; max may be GRAMMAR_NO_LIMIT. */
 grammar_node grammar_repeat(struct grammar_builder *b, grammar_node x, uint32_t min, uint32_t max);
 grammar_node grammar_optional(struct grammar_builder *b, grammar_node x);

@@ -22,24 +22,21 @@ struct items {
 static grammar_node items_from(struct schema *s, const struct items *t)
 {
     struct grammar_builder *b = s->b;
-    grammar_node comma =
-        grammar_seq(b, 2, (grammar_node[]){grammar_literal(b, ",", 1), grammar_json_space(b)});
+    grammar_node comma = SEQ(b, grammar_literal(b, ",", 1), grammar_json_space(b));
     grammar_node tail = grammar_empty(b), never = grammar_never(b);
     uint32_t n = t->n_first < t->max ? t->n_first : t->max;
     if (t->max > n) {
         uint32_t min = t->min > n ? t->min - n : 0;
         uint32_t max = t->max == GRAMMAR_NO_LIMIT ? GRAMMAR_NO_LIMIT : t->max - n;
         if (n == 0) { /* the first of them has no comma */
-            grammar_node more = grammar_seq(b, 2, (grammar_node[]){comma, t->rest});
+            grammar_node more = SEQ(b, comma, t->rest);
             uint32_t most = max == GRAMMAR_NO_LIMIT ? max : max - 1;
-            grammar_node some = grammar_seq(
-                b,
-                2,
-                (grammar_node[]){t->rest, grammar_repeat(b, more, min > 0 ? min - 1 : 0, most)});
+            grammar_node some =
+                SEQ(b, t->rest, grammar_repeat(b, more, min > 0 ? min - 1 : 0, most));
             return min > 0 || t->rest == never ? (min > 0 ? some : tail)
                                                : grammar_optional(b, some);
         }
-        tail = grammar_repeat(b, grammar_seq(b, 2, (grammar_node[]){comma, t->rest}), min, max);
+        tail = grammar_repeat(b, SEQ(b, comma, t->rest), min, max);
     } else if (t->min > n) {
         return never;
     }
@@ -92,19 +89,15 @@ static void define_contained(struct schema *s, struct contained *c, uint32_t i, 
     struct grammar_builder *b = s->b;
     grammar_node some[3] = {grammar_never(b), grammar_never(b), grammar_never(b)};
     grammar_node comma =
-        i == 0 ? grammar_empty(b)
-               : grammar_seq(
-                     b, 2, (grammar_node[]){grammar_literal(b, ",", 1), grammar_json_space(b)});
+        i == 0 ? grammar_empty(b) : SEQ(b, grammar_literal(b, ",", 1), grammar_json_space(b));
     const struct kinds *k = i < c->n_first ? &c->first[i] : &c->rest;
     uint32_t next = i < c->cap ? i + 1 : i;
     if (i >= c->min && n >= c->need)
         some[0] = grammar_empty(b);
     if (i < c->max) {
-        some[1] =
-            grammar_seq(b, 3, (grammar_node[]){comma, k->other, contained_rule(s, c, next, n)});
+        some[1] = SEQ(b, comma, k->other, contained_rule(s, c, next, n));
         if (n < c->top)
-            some[2] = grammar_seq(
-                b, 3, (grammar_node[]){comma, k->found, contained_rule(s, c, next, n + 1)});
+            some[2] = SEQ(b, comma, k->found, contained_rule(s, c, next, n + 1));
     }
     grammar_define(b, contained_rule(s, c, i, n), grammar_alt(b, 3, some));
 }
@@ -284,19 +277,15 @@ static grammar_node any_order(struct schema *s,
 {
     struct grammar_builder *b = s->b;
     grammar_node rules[1u << MAX_SUBSETS], some[MAX_SUBSETS + 1];
-    grammar_node comma =
-        grammar_seq(b, 2, (grammar_node[]){grammar_literal(b, ",", 1), grammar_json_space(b)});
+    grammar_node comma = SEQ(b, grammar_literal(b, ",", 1), grammar_json_space(b));
     for (uint32_t used = 0; used < 1u << n; used++)
         rules[used] = grammar_rule(b, "elements that are left");
     for (uint32_t used = 0; used < 1u << n && !builder_failed(b); used++) {
         uint32_t n_used = (uint32_t)__builtin_popcount(used), k = 0;
         for (uint32_t i = 0; i < n && n_used < t->max; i++)
             if (!(used >> i & 1))
-                some[k++] = grammar_seq(b,
-                                        3,
-                                        (grammar_node[]){used ? comma : grammar_empty(b),
-                                                         values[i],
-                                                         rules[used | 1u << i]});
+                some[k++] =
+                    SEQ(b, used ? comma : grammar_empty(b), values[i], rules[used | 1u << i]);
         if (n_used >= t->min && is_wanted(w, used))
             some[k++] = grammar_empty(b);
         grammar_define(b, rules[used], grammar_alt(b, k, some));
@@ -320,8 +309,7 @@ static grammar_node one_order(struct schema *s,
                            n,
                            most,
                            MAX_CONTAINED);
-    grammar_node comma =
-        grammar_seq(b, 2, (grammar_node[]){grammar_literal(b, ",", 1), grammar_json_space(b)});
+    grammar_node comma = SEQ(b, grammar_literal(b, ",", 1), grammar_json_space(b));
     grammar_node *rules = mem_alloc((n + 1) * width * sizeof *rules);
     for (uint32_t i = 0; i < (n + 1) * width; i++)
         rules[i] = grammar_rule(b, "elements in their order");
@@ -333,11 +321,8 @@ static grammar_node one_order(struct schema *s,
             if (i < n)
                 some[0] = rules[(i + 1) * width + k];
             if (i < n && k < most)
-                some[1] = grammar_seq(b,
-                                      3,
-                                      (grammar_node[]){k ? comma : grammar_empty(b),
-                                                       values[i],
-                                                       rules[(i + 1) * width + k + 1]});
+                some[1] =
+                    SEQ(b, k ? comma : grammar_empty(b), values[i], rules[(i + 1) * width + k + 1]);
             grammar_define(b, rules[i * width + k], grammar_alt(b, 2, some));
         }
     }

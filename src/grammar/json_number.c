@@ -21,11 +21,6 @@ static grammar_node digits(struct grammar_builder *b, uint32_t min, uint32_t max
     return grammar_repeat(b, digit_between(b, 0, 9), min, max);
 }
 
-static grammar_node seq2(struct grammar_builder *b, grammar_node x, grammar_node y)
-{
-    return grammar_seq(b, 2, (grammar_node[]){x, y});
-}
-
 /* Texts of as many digits as lo and hi have, between them; NULL: that side is free. */
 static grammar_node same_length(struct grammar_builder *b,
                                 const char *lo,
@@ -42,12 +37,11 @@ static grammar_node same_length(struct grammar_builder *b,
         return digits(b, n, n);
     int l = lo ? lo[0] - '0' : 0, h = hi ? hi[0] - '0' : 9;
     if (lo && hi && l == h)
-        return seq2(b, digit_between(b, l, l), same_length(b, lo + 1, hi + 1, n - 1));
+        return SEQ(b, digit_between(b, l, l), same_length(b, lo + 1, hi + 1, n - 1));
     grammar_node some[3] = {
-        lo ? seq2(b, digit_between(b, l, l), same_length(b, lo + 1, NULL, n - 1))
-           : grammar_never(b),
-        seq2(b, digit_between(b, lo ? l + 1 : 0, hi ? h - 1 : 9), digits(b, n - 1, n - 1)),
-        hi ? seq2(b, digit_between(b, h, h), same_length(b, NULL, hi + 1, n - 1))
+        lo ? SEQ(b, digit_between(b, l, l), same_length(b, lo + 1, NULL, n - 1)) : grammar_never(b),
+        SEQ(b, digit_between(b, lo ? l + 1 : 0, hi ? h - 1 : 9), digits(b, n - 1, n - 1)),
+        hi ? SEQ(b, digit_between(b, h, h), same_length(b, NULL, hi + 1, n - 1))
            : grammar_never(b)};
     return grammar_alt(b, 3, some);
 }
@@ -87,11 +81,11 @@ grammar_node json_integer_between(
     grammar_node below = grammar_never(b), above = grammar_never(b);
     if (lo < 0) {
         uint64_t least = hi < 0 ? 0 - (uint64_t)hi : 1;
-        below = seq2(b, grammar_literal(b, "-", 1), unsigned_between(b, least, 0 - (uint64_t)lo));
+        below = SEQ(b, grammar_literal(b, "-", 1), unsigned_between(b, least, 0 - (uint64_t)lo));
     }
     if (hi >= 0)
         above = unsigned_between(b, lo > 0 ? (uint64_t)lo : 0, (uint64_t)hi);
-    return grammar_alt(b, 2, (grammar_node[]){below, above});
+    return ALT(b, below, above);
 }
 
 /* ---- decimals ---- */
@@ -162,15 +156,15 @@ static grammar_node fraction(struct grammar_builder *b, struct side lo, struct s
                             grammar_never(b)};
     bool lo_tight = !lo.free, hi_tight = !hi.free;
     if (lo_tight && hi_tight && l == h) {
-        some[1] = seq2(b, digit_between(b, l, l), fraction(b, lo_on, hi_on, at + 1));
+        some[1] = SEQ(b, digit_between(b, l, l), fraction(b, lo_on, hi_on, at + 1));
     } else {
         if (lo_tight && l >= 0 && l <= h)
-            some[1] = seq2(b, digit_between(b, l, l), fraction(b, lo_on, free_side, at + 1));
-        some[2] = seq2(b,
-                       digit_between(b, lo_tight ? l + 1 + (l < 0) : 0, hi_tight ? h - 1 : 9),
-                       fraction(b, free_side, free_side, at + 1));
+            some[1] = SEQ(b, digit_between(b, l, l), fraction(b, lo_on, free_side, at + 1));
+        some[2] = SEQ(b,
+                      digit_between(b, lo_tight ? l + 1 + (l < 0) : 0, hi_tight ? h - 1 : 9),
+                      fraction(b, free_side, free_side, at + 1));
         if (hi_tight && l <= h)
-            some[3] = seq2(b, digit_between(b, h, h), fraction(b, free_side, hi_on, at + 1));
+            some[3] = SEQ(b, digit_between(b, h, h), fraction(b, free_side, hi_on, at + 1));
     }
     return grammar_alt(b, 4, some);
 }
@@ -184,7 +178,7 @@ static grammar_node with_point(struct grammar_builder *b,
     struct side h = {.rest = hi ? hi->fraction : "", .free = !hi, .excluded = hi && hi->excluded};
     bool none = (l.free || (!*l.rest && !l.excluded)) && (h.free || *h.rest || !h.excluded);
     grammar_node some[2] = {none ? grammar_empty(b) : grammar_never(b),
-                            seq2(b, grammar_literal(b, ".", 1), fraction(b, l, h, 0))};
+                            SEQ(b, grammar_literal(b, ".", 1), fraction(b, l, h, 0))};
     return grammar_alt(b, 2, some);
 }
 
@@ -196,14 +190,14 @@ static grammar_node magnitude(struct grammar_builder *b,
     if (hi && lo->whole > hi->whole)
         return grammar_never(b);
     if (hi && lo->whole == hi->whole)
-        return seq2(b, unsigned_between(b, lo->whole, lo->whole), with_point(b, lo, hi));
+        return SEQ(b, unsigned_between(b, lo->whole, lo->whole), with_point(b, lo, hi));
     uint64_t most = hi ? hi->whole - 1 : (uint64_t)MOST;
     grammar_node some[3] = {
-        seq2(b, unsigned_between(b, lo->whole, lo->whole), with_point(b, lo, NULL)),
+        SEQ(b, unsigned_between(b, lo->whole, lo->whole), with_point(b, lo, NULL)),
         lo->whole < most
-            ? seq2(b, unsigned_between(b, lo->whole + 1, most), with_point(b, NULL, NULL))
+            ? SEQ(b, unsigned_between(b, lo->whole + 1, most), with_point(b, NULL, NULL))
             : grammar_never(b),
-        hi ? seq2(b, unsigned_between(b, hi->whole, hi->whole), with_point(b, NULL, hi))
+        hi ? SEQ(b, unsigned_between(b, hi->whole, hi->whole), with_point(b, NULL, hi))
            : grammar_never(b)};
     return grammar_alt(b, 3, some);
 }
@@ -236,9 +230,9 @@ grammar_node json_number_between(struct grammar_builder *b, const struct number_
         struct decimal least = {.excluded = true};
         if (n->has_hi && n->hi < 0)
             least = hi;
-        below = seq2(b, grammar_literal(b, "-", 1), magnitude(b, &least, n->has_lo ? &lo : NULL));
+        below = SEQ(b, grammar_literal(b, "-", 1), magnitude(b, &least, n->has_lo ? &lo : NULL));
     }
     if (!n->has_hi || n->hi >= 0)
         above = magnitude(b, n->has_lo && n->lo >= 0 ? &lo : &zero, n->has_hi ? &hi : NULL);
-    return grammar_alt(b, 2, (grammar_node[]){below, above});
+    return ALT(b, below, above);
 }

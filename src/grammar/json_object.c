@@ -30,14 +30,9 @@ struct object {
     uint32_t min, max;  /* how many there may be, where that must be counted */
 };
 
-static grammar_node seq2(struct schema *s, grammar_node x, grammar_node y)
-{
-    return grammar_seq(s->b, 2, (grammar_node[]){x, y});
-}
-
 static grammar_node comma(struct schema *s)
 {
-    return seq2(s, grammar_literal(s->b, ",", 1), grammar_json_space(s->b));
+    return SEQ(s->b, grammar_literal(s->b, ",", 1), grammar_json_space(s->b));
 }
 
 /* key ":" value, for a key that is quoted already. */
@@ -133,9 +128,9 @@ static grammar_node other_names(struct schema *s,
             to++;
         char_set_add(&taken, c, c);
         some = grow(some, &cap, n_some + 3, sizeof *some);
-        some[n_some++] = seq2(s,
-                              grammar_literal(b, names[i].s + at, len),
-                              other_names(s, names + i, to - i, at + len, any, depth + 1));
+        some[n_some++] = SEQ(s->b,
+                             grammar_literal(b, names[i].s + at, len),
+                             other_names(s, names + i, to - i, at + len, any, depth + 1));
         i = to;
     }
     some = grow(some, &cap, n_some + 2, sizeof *some);
@@ -145,7 +140,7 @@ static grammar_node other_names(struct schema *s,
         char_set_add(&free_set, taken.r[k].lo, taken.r[k].hi);
     char_set_normalise(&free_set);
     char_set_invert(&free_set);
-    some[n_some++] = seq2(s, grammar_chars(b, free_set.n, free_set.r), any);
+    some[n_some++] = SEQ(s->b, grammar_chars(b, free_set.n, free_set.r), any);
     some[n_some++] = may_end ? grammar_empty(b) : grammar_never(b);
     grammar_node node = grammar_alt(b, n_some, some);
     free(some);
@@ -458,9 +453,9 @@ static grammar_node extras(struct schema *s, const struct object *o, bool first,
         return grammar_empty(s->b);
     uint32_t most = max == GRAMMAR_NO_LIMIT ? max : max - 1;
     if (!first)
-        return grammar_repeat(s->b, seq2(s, comma(s), o->extra), 0, max);
-    grammar_node more = grammar_repeat(s->b, seq2(s, comma(s), o->extra), 0, most);
-    return grammar_optional(s->b, seq2(s, o->extra, more));
+        return grammar_repeat(s->b, SEQ(s->b, comma(s), o->extra), 0, max);
+    grammar_node more = grammar_repeat(s->b, SEQ(s->b, comma(s), o->extra), 0, most);
+    return grammar_optional(s->b, SEQ(s->b, o->extra, more));
 }
 
 static grammar_node members(struct schema *s, const struct object *o)
@@ -471,10 +466,10 @@ static grammar_node members(struct schema *s, const struct object *o)
     for (uint32_t i = o->n; i > 0 && !builder_failed(b); i--) {
         const struct member *m = &o->members[i - 1];
         next = schema_shared(s, next);
-        grammar_node here = seq2(s, m->pair, next);
-        first = m->required ? here : grammar_alt(b, 2, (grammar_node[]){here, first});
-        grammar_node one = seq2(s, comma(s), m->pair);
-        next = seq2(s, m->required ? one : grammar_optional(b, one), next);
+        grammar_node here = SEQ(s->b, m->pair, next);
+        first = m->required ? here : ALT(b, here, first);
+        grammar_node one = SEQ(s->b, comma(s), m->pair);
+        next = SEQ(s->b, m->required ? one : grammar_optional(b, one), next);
     }
     return first;
 }
@@ -505,17 +500,17 @@ static grammar_node counted_members(struct schema *s, const struct object *o)
                 if (k >= o->min)
                     some[0] = extras(s, o, k == 0, left);
                 else if (k + 1 == o->min && o->extra != grammar_never(b) && room)
-                    some[0] = seq2(s,
-                                   k == 0 ? o->extra : seq2(s, comma(s), o->extra),
-                                   extras(s, o, false, left == GRAMMAR_NO_LIMIT ? left : left - 1));
+                    some[0] = SEQ(s->b,
+                                  k == 0 ? o->extra : SEQ(s->b, comma(s), o->extra),
+                                  extras(s, o, false, left == GRAMMAR_NO_LIMIT ? left : left - 1));
             } else {
                 const struct member *m = &o->members[i];
                 if (!m->required)
                     some[0] = rules[(i + 1) * width + k];
                 if (room)
-                    some[1] = seq2(s,
-                                   k == 0 ? m->pair : seq2(s, comma(s), m->pair),
-                                   rules[(i + 1) * width + after]);
+                    some[1] = SEQ(s->b,
+                                  k == 0 ? m->pair : SEQ(s->b, comma(s), m->pair),
+                                  rules[(i + 1) * width + after]);
             }
             grammar_define(b, rules[i * width + k], grammar_alt(b, 2, some));
         }

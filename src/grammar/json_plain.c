@@ -59,7 +59,7 @@ bool grammar_plain_string(struct grammar_builder *b,
     if (pattern)
         d = narrow(b, d, regex_node(b, pattern, strlen(pattern), false, true, where), false);
     grammar_node mark = grammar_literal(b, without, strlen(without));
-    d = narrow(b, d, grammar_seq(b, 3, (grammar_node[]){any, mark, any}), true);
+    d = narrow(b, d, SEQ(b, any, mark, any), true);
     bool ok = d && !builder_failed(b) && !dfa_empty(d);
     if (ok)
         *out = dfa_node(b, d);

@@ -22,16 +22,6 @@ static grammar_node one_of(struct grammar_builder *b, const char *s)
     return builder_class(b, &c);
 }
 
-static grammar_node seq2(struct grammar_builder *b, grammar_node x, grammar_node y)
-{
-    return grammar_seq(b, 2, (grammar_node[]){x, y});
-}
-
-static grammar_node alt2(struct grammar_builder *b, grammar_node x, grammar_node y)
-{
-    return grammar_alt(b, 2, (grammar_node[]){x, y});
-}
-
 static grammar_node digits(struct grammar_builder *b, uint32_t min, uint32_t max)
 {
     return grammar_repeat(b, grammar_byte_range(b, '0', '9'), min, max);
@@ -54,9 +44,9 @@ static grammar_node once(struct grammar_builder *b,
 /* " ", or a line end and an indentation; or nothing. */
 static grammar_node make_space(struct grammar_builder *b)
 {
-    grammar_node indent = alt2(
-        b, grammar_repeat(b, one_of(b, " "), 0, 48), grammar_repeat(b, one_of(b, "\t"), 1, 12));
-    return grammar_optional(b, alt2(b, one_of(b, " "), seq2(b, one_of(b, "\n"), indent)));
+    grammar_node indent =
+        ALT(b, grammar_repeat(b, one_of(b, " "), 0, 48), grammar_repeat(b, one_of(b, "\t"), 1, 12));
+    return grammar_optional(b, ALT(b, one_of(b, " "), SEQ(b, one_of(b, "\n"), indent)));
 }
 
 grammar_node grammar_json_space(struct grammar_builder *b)
@@ -72,14 +62,11 @@ static grammar_node hex(struct grammar_builder *b, uint32_t n)
 /* Four digits behind \u: any but 0000 and surrogates. */
 static grammar_node make_code_unit(struct grammar_builder *b)
 {
-    grammar_node some[] = {
-        seq2(b, one_of(b, "123456789abcefABCEF"), hex(b, 3)),
-        grammar_seq(b, 3, (grammar_node[]){one_of(b, "dD"), one_of(b, "01234567"), hex(b, 2)}),
-        grammar_seq(
-            b, 3, (grammar_node[]){text(b, "0"), one_of(b, "123456789abcdefABCDEF"), hex(b, 2)}),
-        grammar_seq(
-            b, 3, (grammar_node[]){text(b, "00"), one_of(b, "123456789abcdefABCDEF"), hex(b, 1)}),
-        seq2(b, text(b, "000"), one_of(b, "123456789abcdefABCDEF"))};
+    grammar_node some[] = {SEQ(b, one_of(b, "123456789abcefABCEF"), hex(b, 3)),
+                           SEQ(b, one_of(b, "dD"), one_of(b, "01234567"), hex(b, 2)),
+                           SEQ(b, text(b, "0"), one_of(b, "123456789abcdefABCDEF"), hex(b, 2)),
+                           SEQ(b, text(b, "00"), one_of(b, "123456789abcdefABCDEF"), hex(b, 1)),
+                           SEQ(b, text(b, "000"), one_of(b, "123456789abcdefABCDEF"))};
     return grammar_alt(b, 5, some);
 }
 
@@ -95,8 +82,8 @@ static grammar_node make_char(struct grammar_builder *b)
                            one_of(b, "cdefCDEF"),
                            hex(b, 2)};
     grammar_node some[] = {grammar_chars(b, 3, plain),
-                           seq2(b, text(b, "\\"), one_of(b, "\"\\/bfnrt")),
-                           seq2(b, text(b, "\\u"), make_code_unit(b)),
+                           SEQ(b, text(b, "\\"), one_of(b, "\"\\/bfnrt")),
+                           SEQ(b, text(b, "\\u"), make_code_unit(b)),
                            grammar_seq(b, 8, pair)};
     return grammar_alt(b, 4, some);
 }
@@ -108,7 +95,7 @@ grammar_node json_text_char(struct grammar_builder *b)
 
 grammar_node json_text_quoted(struct grammar_builder *b, grammar_node content)
 {
-    return grammar_seq(b, 3, (grammar_node[]){text(b, "\""), content, text(b, "\"")});
+    return SEQ(b, text(b, "\""), content, text(b, "\""));
 }
 
 static grammar_node make_string(struct grammar_builder *b)
@@ -123,12 +110,12 @@ grammar_node json_text_string(struct grammar_builder *b)
 
 static grammar_node whole_digits(struct grammar_builder *b, uint32_t most)
 {
-    return alt2(b, text(b, "0"), seq2(b, grammar_byte_range(b, '1', '9'), digits(b, 0, most - 1)));
+    return ALT(b, text(b, "0"), SEQ(b, grammar_byte_range(b, '1', '9'), digits(b, 0, most - 1)));
 }
 
 static grammar_node make_integer(struct grammar_builder *b)
 {
-    return seq2(b, grammar_optional(b, text(b, "-")), whole_digits(b, 18));
+    return SEQ(b, grammar_optional(b, text(b, "-")), whole_digits(b, 18));
 }
 
 grammar_node json_text_integer(struct grammar_builder *b)
@@ -141,13 +128,9 @@ static grammar_node make_number(struct grammar_builder *b)
     grammar_node parts[] = {
         grammar_optional(b, text(b, "-")),
         whole_digits(b, 17),
-        grammar_optional(b, seq2(b, text(b, "."), digits(b, 1, 17))),
-        grammar_optional(b,
-                         grammar_seq(b,
-                                     3,
-                                     (grammar_node[]){one_of(b, "eE"),
-                                                      grammar_optional(b, one_of(b, "+-")),
-                                                      digits(b, 1, 2)}))};
+        grammar_optional(b, SEQ(b, text(b, "."), digits(b, 1, 17))),
+        grammar_optional(
+            b, SEQ(b, one_of(b, "eE"), grammar_optional(b, one_of(b, "+-")), digits(b, 1, 2)))};
     return grammar_seq(b, 4, parts);
 }
 
@@ -163,11 +146,9 @@ static grammar_node list(struct grammar_builder *b,
                          const char *close)
 {
     grammar_node space = grammar_json_space(b);
-    grammar_node more = grammar_seq(b, 3, (grammar_node[]){text(b, ","), space, item});
-    grammar_node items = grammar_seq(
-        b, 3, (grammar_node[]){item, grammar_repeat(b, more, 0, GRAMMAR_NO_LIMIT), space});
-    return grammar_seq(
-        b, 4, (grammar_node[]){text(b, open), space, grammar_optional(b, items), text(b, close)});
+    grammar_node more = SEQ(b, text(b, ","), space, item);
+    grammar_node items = SEQ(b, item, grammar_repeat(b, more, 0, GRAMMAR_NO_LIMIT), space);
+    return SEQ(b, text(b, open), space, grammar_optional(b, items), text(b, close));
 }
 
 static grammar_node make_array(struct grammar_builder *b)

@@ -210,7 +210,7 @@ static grammar_node listed(const struct maker *m,
         grammar_define(m->b, rule, next);
         grammar_node here = SEQ(m->b, pairs[i - 1], rule);
         grammar_node one = SEQ(m->b, grammar_literal(m->b, comma, strlen(comma)), pairs[i - 1]);
-        first = required[i - 1] ? here : grammar_alt(m->b, 2, (grammar_node[]){here, first});
+        first = required[i - 1] ? here : ALT(m->b, here, first);
         next = SEQ(m->b, required[i - 1] ? one : grammar_optional(m->b, one), rule);
     }
     return first;
@@ -312,12 +312,8 @@ static grammar_node any_gemma(const struct maker *m)
 {
     grammar_node value = grammar_rule(m->b, "value");
     grammar_node list = bracketed(m, "[]", repeated(m, value, ",", 0, GRAMMAR_NO_LIMIT));
-    grammar_define(m->b,
-                   value,
-                   grammar_alt(m->b,
-                               4,
-                               (grammar_node[]){
-                                   gemma_string(m), gemma_literal(m), list, gemma_dict(m, value)}));
+    grammar_define(
+        m->b, value, ALT(m->b, gemma_string(m), gemma_literal(m), list, gemma_dict(m, value)));
     return value;
 }
 

@@ -47,11 +47,6 @@ struct maker {
     const json_t *schema; /* of its arguments, by which values in tags are read */
 };
 
-#define SEQ(b, ...)                                                                                \
-    grammar_seq(b,                                                                                 \
-                sizeof((grammar_node[]){__VA_ARGS__}) / sizeof(grammar_node),                      \
-                (grammar_node[]){__VA_ARGS__})
-
 grammar_node frame_piece(const struct maker *m, const char *s);
 /* Pieces, from the one numbered `from` on. */
 grammar_node frame_pieces_from(const struct maker *m, const char *const *texts, size_t from);

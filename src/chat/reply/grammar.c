@@ -355,7 +355,7 @@ static grammar_node thoughts_before(const struct maker *m)
     grammar_node opened = SEQ(m->b, frame_piece(m, reply_thoughts_mark(s->thoughts, true)), closed);
     grammar_node none = /* as MiniMax M3 writes it */
         SEQ(m->b, frame_piece(m, reply_thoughts_mark(s->thoughts, false)), newlines);
-    return grammar_optional(m->b, grammar_alt(m->b, 2, (grammar_node[]){opened, none}));
+    return grammar_optional(m->b, ALT(m->b, opened, none));
 }
 
 /* ---- all of it ---- */
@@ -417,7 +417,7 @@ static grammar_node message_then(const struct maker *m, grammar_node calls)
     const struct message_marks *marks = messages_of(m->f->format);
     grammar_node preamble = message_before(m, marks->preamble, marks->end, marks->ban);
     grammar_node text = SEQ(m->b, content_opens(m), text_without(m, "<|", NULL));
-    return grammar_alt(m->b, 2, (grammar_node[]){text, SEQ(m->b, preamble, calls)});
+    return ALT(m->b, text, SEQ(m->b, preamble, calls));
 }
 
 /* A reply that may make calls, or is text: of the frame at hand. */
@@ -430,7 +430,7 @@ static grammar_node optional_calls(const struct maker *m)
         return optional_block(m);
     grammar_node calls = required_block(m);
     grammar_node text = is_bare(m->f->format) ? bare_text(m) : message_then(m, calls);
-    return grammar_alt(m->b, 2, (grammar_node[]){calls, text});
+    return ALT(m->b, calls, text);
 }
 
 /* `make` of each frame that the model may mean. */
@@ -467,6 +467,6 @@ grammar_node reply_grammar_content(const struct reply_grammar *r,
     struct maker m = {.r = r, .b = b};
     grammar_node reply = SEQ(b, content_opens(&m), content, content_closes(&m));
     if (r->tools && reply_grammar_known(r->style.format))
-        reply = grammar_alt(b, 2, (grammar_node[]){reply, all_frames(&m, required_block)});
+        reply = ALT(b, reply, all_frames(&m, required_block));
     return SEQ(b, thoughts_before(&m), reply);
 }

@@ -316,7 +316,7 @@ static grammar_node value_of(const struct maker *m,
         return typed_value(m, a, tool);
     grammar_node node = typed_value(m, &other, tool);
     json_decref(other.schema);
-    return grammar_alt(m->b, 2, (grammar_node[]){node, grammar_literal(m->b, "null", 4)});
+    return ALT(m->b, node, grammar_literal(m->b, "null", 4));
 }
 
 grammar_node tags_any(const struct maker *m)
@@ -327,7 +327,7 @@ grammar_node tags_any(const struct maker *m)
     grammar_node key = grammar_repeat(m->b, grammar_chars(m->b, 4, plain), 1, MAX_KEY);
     grammar_node open = frame_pieces(m, f->text);
     if (is_typed(m))
-        open = grammar_alt(m->b, 2, (grammar_node[]){open, frame_pieces(m, f->json)});
+        open = ALT(m->b, open, frame_pieces(m, f->json));
     grammar_node value = SEQ(
         m->b, frame_text_until(m, f->value_end[0], f->ban), frame_pieces_from(m, f->value_end, 1));
     return grammar_repeat(
