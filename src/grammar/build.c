@@ -236,6 +236,16 @@ grammar_node grammar_optional(struct grammar_builder *b, grammar_node x)
     return grammar_repeat(b, x, 0, 1);
 }
 
+grammar_node grammar_separated(
+    struct grammar_builder *b, grammar_node x, grammar_node separator, uint32_t min, uint32_t max)
+{
+    if (max == 0 || max < min)
+        return min == 0 ? EMPTY : NEVER;
+    uint32_t most = max == GRAMMAR_NO_LIMIT ? max : max - 1;
+    grammar_node more = grammar_repeat(b, SEQ(b, separator, x), min > 0 ? min - 1 : 0, most);
+    return min > 0 ? SEQ(b, x, more) : grammar_optional(b, SEQ(b, x, more));
+}
+
 grammar_node grammar_choice(struct grammar_builder *b, uint32_t n, const struct grammar_text *texts)
 {
     grammar_node *nodes = malloc(((size_t)n + 1) * sizeof *nodes);

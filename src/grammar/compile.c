@@ -317,9 +317,8 @@ static uint32_t compile_star(struct compiler *c, grammar_node x, uint32_t next)
     return loop;
 }
 
-/* x from min to max times; open: any number may follow, whose row it is. at[i] is the state from
- * which i are left to come at most. Where more are left, of either kind, than the longest token has
- * bytes, tokens cannot tell how many. */
+/* x from min to max times; open: any number may follow, whose row it is. Where more are left, of
+ * either kind, than the longest token has bytes, tokens cannot tell how many. */
 static uint32_t compile_row(
     struct compiler *c, grammar_node x, uint32_t min, uint32_t max, uint32_t next, uint32_t open)
 {

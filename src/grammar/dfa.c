@@ -441,6 +441,22 @@ struct dfa *dfa_combine(struct grammar_builder *builder,
     return NULL;
 }
 
+bool dfa_meet(struct grammar_builder *b, struct dfa **d, const struct dfa *other, bool without)
+{
+    struct dfa *both = *d && other ? dfa_combine(b, *d, other, without) : NULL;
+    dfa_destroy(*d);
+    *d = both;
+    return both != NULL;
+}
+
+bool dfa_narrow(struct grammar_builder *b, struct dfa **d, grammar_node other, bool without)
+{
+    struct dfa *own = dfa_create(b, other);
+    bool ok = dfa_meet(b, d, own, without);
+    dfa_destroy(own);
+    return ok;
+}
+
 /* ---- multiples ---- */
 
 enum { MINUS = 10, OTHER, N_NUMBER_CLASSES }; /* classes 0 to 9 are the digits */

@@ -132,11 +132,7 @@ static bool parse_hex(struct gbnf *g, uint32_t n_digits, uint32_t *out)
 {
     *out = 0;
     for (uint32_t i = 0; i < n_digits; i++) {
-        char c = peek(g);
-        uint32_t digit = c >= '0' && c <= '9'   ? (uint32_t)(c - '0')
-                         : c >= 'a' && c <= 'f' ? (uint32_t)(c - 'a' + 10)
-                         : c >= 'A' && c <= 'F' ? (uint32_t)(c - 'A' + 10)
-                                                : 16;
+        uint32_t digit = hex_digit(peek(g));
         if (digit == 16)
             return false;
         *out = *out << 4 | digit;

@@ -106,6 +106,9 @@ grammar_node grammar_alt(struct grammar_builder *b, uint32_t n, const grammar_no
 /* min to max times; max may be GRAMMAR_NO_LIMIT. */
 grammar_node grammar_repeat(struct grammar_builder *b, grammar_node x, uint32_t min, uint32_t max);
 grammar_node grammar_optional(struct grammar_builder *b, grammar_node x);
+/* The same with `separator` between each two. */
+grammar_node grammar_separated(
+    struct grammar_builder *b, grammar_node x, grammar_node separator, uint32_t min, uint32_t max);
 /* One of texts[n]. */
 grammar_node grammar_choice(struct grammar_builder *b,
                             uint32_t n,

@@ -102,6 +102,14 @@ void *grow(void *array, uint32_t *cap, uint32_t n, size_t size);
 
 /* ---- code points (chars.c) ---- */
 
+static inline uint32_t hex_digit(char c) /* 16: it is none */
+{
+    return c >= '0' && c <= '9'   ? (uint32_t)(c - '0')
+           : c >= 'a' && c <= 'f' ? (uint32_t)(c - 'a' + 10)
+           : c >= 'A' && c <= 'F' ? (uint32_t)(c - 'A' + 10)
+                                  : 16;
+}
+
 /* A set of code points under construction; normal: ascending, apart, within Unicode. */
 struct char_set {
     struct grammar_range *r;
@@ -391,6 +399,10 @@ struct dfa *dfa_combine(struct grammar_builder *builder,
                         const struct dfa *a,
                         const struct dfa *b,
                         bool without);
+/* *d becomes its texts that are in the other too, or `without`: that are not; the old one is given
+ * up. False: *d is NULL, as one of them was or as a bound was reached. */
+bool dfa_meet(struct grammar_builder *b, struct dfa **d, const struct dfa *other, bool without);
+bool dfa_narrow(struct grammar_builder *b, struct dfa **d, grammar_node other, bool without);
 /* Integers that are multiples. NULL: over a bound. */
 struct dfa *dfa_multiples(uint32_t step_by);
 bool dfa_accepts(const struct dfa *d, const char *s, size_t n);
@@ -416,6 +428,9 @@ grammar_node json_text_chars(struct grammar_builder *b, struct char_set *set);
 grammar_node json_text_inside(struct grammar_builder *b, const char *s, size_t n);
 grammar_node json_text_literal(struct grammar_builder *b, const char *s, size_t n);
 grammar_node json_text_quoted(struct grammar_builder *b, grammar_node content);
+grammar_node json_text_comma(struct grammar_builder *b); /* and white space */
+/* "[]" or "{}" around the content, which may be empty, with white space. */
+grammar_node json_text_enclosed(struct grammar_builder *b, const char *pair, grammar_node content);
 
 /* Integers of lo..hi without leading zeros; a bound may be absent. (json_number.c) */
 struct number_bounds {

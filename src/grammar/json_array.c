@@ -22,27 +22,20 @@ struct items {
 static grammar_node items_from(struct schema *s, const struct items *t)
 {
     struct grammar_builder *b = s->b;
-    grammar_node comma = SEQ(b, grammar_literal(b, ",", 1), grammar_json_space(b));
-    grammar_node tail = grammar_empty(b), never = grammar_never(b);
+    grammar_node comma = json_text_comma(b);
+    grammar_node tail = grammar_empty(b);
     uint32_t n = t->n_first < t->max ? t->n_first : t->max;
     if (t->max > n) {
         uint32_t min = t->min > n ? t->min - n : 0;
         uint32_t max = t->max == GRAMMAR_NO_LIMIT ? GRAMMAR_NO_LIMIT : t->max - n;
-        if (n == 0) { /* the first of them has no comma */
-            grammar_node more = SEQ(b, comma, t->rest);
-            uint32_t most = max == GRAMMAR_NO_LIMIT ? max : max - 1;
-            grammar_node some =
-                SEQ(b, t->rest, grammar_repeat(b, more, min > 0 ? min - 1 : 0, most));
-            return min > 0 || t->rest == never ? (min > 0 ? some : tail)
-                                               : grammar_optional(b, some);
-        }
+        if (n == 0) /* the first of them has no comma */
+            return grammar_separated(b, t->rest, comma, min, max);
         tail = grammar_repeat(b, SEQ(b, comma, t->rest), min, max);
     } else if (t->min > n) {
-        return never;
+        return grammar_never(b);
     }
     for (uint32_t i = n; i > 0; i--) {
-        grammar_node one[3] = {i > 1 ? comma : grammar_empty(b), t->first[i - 1], tail};
-        tail = grammar_seq(b, 3, one);
+        tail = SEQ(b, i > 1 ? comma : grammar_empty(b), t->first[i - 1], tail);
         if (i > t->min)
             tail = grammar_optional(b, tail);
     }
@@ -88,8 +81,7 @@ static void define_contained(struct schema *s, struct contained *c, uint32_t i, 
 {
     struct grammar_builder *b = s->b;
     grammar_node some[3] = {grammar_never(b), grammar_never(b), grammar_never(b)};
-    grammar_node comma =
-        i == 0 ? grammar_empty(b) : SEQ(b, grammar_literal(b, ",", 1), grammar_json_space(b));
+    grammar_node comma = i == 0 ? grammar_empty(b) : json_text_comma(b);
     const struct kinds *k = i < c->n_first ? &c->first[i] : &c->rest;
     uint32_t next = i < c->cap ? i + 1 : i;
     if (i >= c->min && n >= c->need)
@@ -277,7 +269,7 @@ static grammar_node any_order(struct schema *s,
 {
     struct grammar_builder *b = s->b;
     grammar_node rules[1u << MAX_SUBSETS], some[MAX_SUBSETS + 1];
-    grammar_node comma = SEQ(b, grammar_literal(b, ",", 1), grammar_json_space(b));
+    grammar_node comma = json_text_comma(b);
     for (uint32_t used = 0; used < 1u << n; used++)
         rules[used] = grammar_rule(b, "elements that are left");
     for (uint32_t used = 0; used < 1u << n && !builder_failed(b); used++) {
@@ -309,7 +301,7 @@ static grammar_node one_order(struct schema *s,
                            n,
                            most,
                            MAX_CONTAINED);
-    grammar_node comma = SEQ(b, grammar_literal(b, ",", 1), grammar_json_space(b));
+    grammar_node comma = json_text_comma(b);
     grammar_node *rules = mem_alloc((n + 1) * width * sizeof *rules);
     for (uint32_t i = 0; i < (n + 1) * width; i++)
         rules[i] = grammar_rule(b, "elements in their order");
@@ -392,8 +384,5 @@ grammar_node schema_array(struct schema *s, const json_t *m)
         t.rest = grammar_json_value(b);
     grammar_node content = builder_failed(b) ? grammar_never(b) : content_of(s, m, &t);
     free(t.first);
-    grammar_node space = grammar_json_space(b);
-    grammar_node list[5] = {
-        grammar_literal(b, "[", 1), space, content, space, grammar_literal(b, "]", 1)};
-    return grammar_seq(b, 5, list);
+    return json_text_enclosed(b, "[]", content);
 }

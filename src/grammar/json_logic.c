@@ -183,7 +183,7 @@ static bool negate_keyword(
     }
     if (strcmp(key, SCHEMA_NEGATED) == 0)
         return true;
-    return schema_is_ignored(s, key, v);
+    return schema_is_ignored(s, key);
 }
 
 /* A schema that holds where x does not, new; NULL, without an error: that cannot be said. */

@@ -325,7 +325,7 @@ static size_t number_of(const char *key)
     return i;
 }
 
-bool schema_is_ignored(struct schema *s, const char *key, const json_t *v)
+bool schema_is_ignored(struct schema *s, const char *key)
 {
     static const char *const others[] = {"oneOf",
                                          "if",
@@ -339,7 +339,6 @@ bool schema_is_ignored(struct schema *s, const char *key, const json_t *v)
                                          "dependentRequired",
                                          "dependentSchemas",
                                          "additionalItems"};
-    (void)v;
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         if (strcmp(others[i], key) == 0)
             return false;

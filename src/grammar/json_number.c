@@ -38,12 +38,12 @@ static grammar_node same_length(struct grammar_builder *b,
     int l = lo ? lo[0] - '0' : 0, h = hi ? hi[0] - '0' : 9;
     if (lo && hi && l == h)
         return SEQ(b, digit_between(b, l, l), same_length(b, lo + 1, hi + 1, n - 1));
-    grammar_node some[3] = {
-        lo ? SEQ(b, digit_between(b, l, l), same_length(b, lo + 1, NULL, n - 1)) : grammar_never(b),
-        SEQ(b, digit_between(b, lo ? l + 1 : 0, hi ? h - 1 : 9), digits(b, n - 1, n - 1)),
-        hi ? SEQ(b, digit_between(b, h, h), same_length(b, NULL, hi + 1, n - 1))
-           : grammar_never(b)};
-    return grammar_alt(b, 3, some);
+    return ALT(b,
+               lo ? SEQ(b, digit_between(b, l, l), same_length(b, lo + 1, NULL, n - 1))
+                  : grammar_never(b),
+               SEQ(b, digit_between(b, lo ? l + 1 : 0, hi ? h - 1 : 9), digits(b, n - 1, n - 1)),
+               hi ? SEQ(b, digit_between(b, h, h), same_length(b, NULL, hi + 1, n - 1))
+                  : grammar_never(b));
 }
 
 /* lo..hi, neither negative. */
@@ -177,9 +177,9 @@ static grammar_node with_point(struct grammar_builder *b,
     struct side l = {.rest = lo ? lo->fraction : "", .free = !lo, .excluded = lo && lo->excluded};
     struct side h = {.rest = hi ? hi->fraction : "", .free = !hi, .excluded = hi && hi->excluded};
     bool none = (l.free || (!*l.rest && !l.excluded)) && (h.free || *h.rest || !h.excluded);
-    grammar_node some[2] = {none ? grammar_empty(b) : grammar_never(b),
-                            SEQ(b, grammar_literal(b, ".", 1), fraction(b, l, h, 0))};
-    return grammar_alt(b, 2, some);
+    return ALT(b,
+               none ? grammar_empty(b) : grammar_never(b),
+               SEQ(b, grammar_literal(b, ".", 1), fraction(b, l, h, 0)));
 }
 
 /* lo..hi, neither negative; hi may be NULL. */
@@ -192,14 +192,13 @@ static grammar_node magnitude(struct grammar_builder *b,
     if (hi && lo->whole == hi->whole)
         return SEQ(b, unsigned_between(b, lo->whole, lo->whole), with_point(b, lo, hi));
     uint64_t most = hi ? hi->whole - 1 : (uint64_t)MOST;
-    grammar_node some[3] = {
-        SEQ(b, unsigned_between(b, lo->whole, lo->whole), with_point(b, lo, NULL)),
-        lo->whole < most
-            ? SEQ(b, unsigned_between(b, lo->whole + 1, most), with_point(b, NULL, NULL))
-            : grammar_never(b),
-        hi ? SEQ(b, unsigned_between(b, hi->whole, hi->whole), with_point(b, NULL, hi))
-           : grammar_never(b)};
-    return grammar_alt(b, 3, some);
+    return ALT(b,
+               SEQ(b, unsigned_between(b, lo->whole, lo->whole), with_point(b, lo, NULL)),
+               lo->whole < most
+                   ? SEQ(b, unsigned_between(b, lo->whole + 1, most), with_point(b, NULL, NULL))
+                   : grammar_never(b),
+               hi ? SEQ(b, unsigned_between(b, hi->whole, hi->whole), with_point(b, NULL, hi))
+                  : grammar_never(b));
 }
 
 /* A number with more digits than a double keeps may be read as the bound that it is beyond in its

@@ -30,17 +30,14 @@ struct object {
     uint32_t min, max;  /* how many there may be, where that must be counted */
 };
 
-static grammar_node comma(struct schema *s)
-{
-    return SEQ(s->b, grammar_literal(s->b, ",", 1), grammar_json_space(s->b));
-}
-
 /* key ":" value, for a key that is quoted already. */
 static grammar_node pair(struct schema *s, grammar_node key, grammar_node value)
 {
-    grammar_node parts[4] = {
-        key, grammar_literal(s->b, ":", 1), grammar_json_space(s->b), schema_shared(s, value)};
-    return grammar_seq(s->b, 4, parts);
+    return SEQ(s->b,
+               key,
+               grammar_literal(s->b, ":", 1),
+               grammar_json_space(s->b),
+               schema_shared(s, value));
 }
 
 static void add_member(struct schema *s, struct object *o, const char *name, grammar_node value)
@@ -71,14 +68,9 @@ static void read_properties(struct schema *s, const json_t *m, struct object *o)
 
 /* ---- members that are not described ---- */
 
-/* Names as a trie of characters, for the names that are none of them. */
-struct name {
-    const char *s;
-};
-
 static int by_name(const void *a, const void *b)
 {
-    return strcmp(((const struct name *)a)->s, ((const struct name *)b)->s);
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
 /* Characters that a name may have and that are written as they are. */
@@ -102,7 +94,7 @@ static grammar_node plain_char(struct schema *s)
 /* What may follow byte `at`, in which names[n], sorted, agree, so that the whole is none of them.
  * any: the rule for any further text. */
 static grammar_node other_names(struct schema *s,
-                                const struct name *names,
+                                const char *const *names,
                                 size_t n,
                                 size_t at,
                                 grammar_node any,
@@ -118,18 +110,18 @@ static grammar_node other_names(struct schema *s,
     if (depth > 100)
         return schema_fail(
             s, "additionalProperties", "names of properties are too long to tell apart");
-    while (i < n && names[i].s[at] == '\0')
+    while (i < n && names[i][at] == '\0')
         i++;
     bool may_end = i == 0;
     while (i < n && !builder_failed(b)) {
         size_t len, to = i;
-        uint32_t c = utf8_decode(names[i].s + at, &len);
-        while (to < n && strncmp(names[to].s + at, names[i].s + at, len) == 0)
+        uint32_t c = utf8_decode(names[i] + at, &len);
+        while (to < n && strncmp(names[to] + at, names[i] + at, len) == 0)
             to++;
         char_set_add(&taken, c, c);
         some = grow(some, &cap, n_some + 3, sizeof *some);
         some[n_some++] = SEQ(s->b,
-                             grammar_literal(b, names[i].s + at, len),
+                             grammar_literal(b, names[i] + at, len),
                              other_names(s, names + i, to - i, at + len, any, depth + 1));
         i = to;
     }
@@ -162,11 +154,11 @@ static grammar_node extra_name(struct schema *s, const struct object *o)
 {
     if (o->n == 0)
         return json_text_string(s->b);
-    struct name *names = mem_alloc(o->n * sizeof *names);
+    const char **names = mem_alloc(o->n * sizeof *names);
     size_t n = 0;
     for (uint32_t i = 0; i < o->n; i++) /* one with escapes is none of the names made here */
         if (is_plain(o->members[i].name))
-            names[n++] = (struct name){o->members[i].name};
+            names[n++] = o->members[i].name;
     qsort(names, n, sizeof *names, by_name);
     grammar_node any = schema_shared(s, grammar_repeat(s->b, plain_char(s), 0, GRAMMAR_NO_LIMIT));
     grammar_node node = json_text_quoted(s->b, other_names(s, names, n, 0, any, 0));
@@ -181,35 +173,17 @@ static grammar_node extra_name(struct schema *s, const struct object *o)
 /* Quoted names that are none of those described. */
 static struct dfa *free_names(struct schema *s, const struct object *o)
 {
-    struct char_set set = {0};
-    plain_chars(&set); /* each written in one way, so what is taken out is out */
-    grammar_node any = grammar_repeat(s->b, grammar_chars(s->b, set.n, set.r), 0, GRAMMAR_NO_LIMIT);
-    char_set_deinit(&set);
+    /* each written in one way, so what is taken out is out */
+    grammar_node any = grammar_repeat(s->b, plain_char(s), 0, GRAMMAR_NO_LIMIT);
     struct dfa *d = dfa_create(s->b, json_text_quoted(s->b, any));
-    grammar_node *taken = mem_zalloc(o->n + 1, sizeof *taken);
+    if (o->n == 0)
+        return d;
+    grammar_node *taken = mem_zalloc(o->n, sizeof *taken);
     for (uint32_t i = 0; i < o->n; i++)
         taken[i] = json_text_literal(s->b, o->members[i].name, strlen(o->members[i].name));
-    struct dfa *others = o->n > 0 ? dfa_create(s->b, grammar_alt(s->b, o->n, taken)) : NULL;
+    (void)dfa_narrow(s->b, &d, grammar_alt(s->b, o->n, taken), true);
     free(taken);
-    if (o->n == 0 || !d || !others) {
-        dfa_destroy(others);
-        if (o->n > 0) {
-            dfa_destroy(d);
-            d = NULL;
-        }
-        return d;
-    }
-    struct dfa *left = dfa_combine(s->b, d, others, true);
-    dfa_destroy(d);
-    dfa_destroy(others);
-    return left;
-}
-
-static struct dfa *narrowed(struct schema *s, struct dfa *d, const struct dfa *other, bool without)
-{
-    struct dfa *both = d && other ? dfa_combine(s->b, d, other, without) : NULL;
-    dfa_destroy(d);
-    return both;
+    return d;
 }
 
 /* One pattern of patternProperties, or the schema of propertyNames, as quoted names. */
@@ -237,11 +211,11 @@ static void add_extras(struct schema *s,
             continue;
         struct dfa *d = free_names(s, o);
         if (allowed)
-            d = narrowed(s, d, allowed, false);
+            (void)dfa_meet(s->b, &d, allowed, false);
         json_t *all = json_array();
         for (uint32_t i = 0; i < n; i++) {
             bool matches = set >> i & 1;
-            d = narrowed(s, d, matches ? rules[i].names : rules[i].may, !matches);
+            (void)dfa_meet(s->b, &d, matches ? rules[i].names : rules[i].may, !matches);
             if (matches)
                 json_array_append(all, rules[i].schema);
         }
@@ -448,14 +422,9 @@ static bool too_many_optional(const struct object *o)
 /* extra ("," extra)*, when none or some have been written; max: how many more may come. */
 static grammar_node extras(struct schema *s, const struct object *o, bool first, uint32_t max)
 {
-    grammar_node never = grammar_never(s->b);
-    if (o->extra == never || max == 0)
-        return grammar_empty(s->b);
-    uint32_t most = max == GRAMMAR_NO_LIMIT ? max : max - 1;
-    if (!first)
-        return grammar_repeat(s->b, SEQ(s->b, comma(s), o->extra), 0, max);
-    grammar_node more = grammar_repeat(s->b, SEQ(s->b, comma(s), o->extra), 0, most);
-    return grammar_optional(s->b, SEQ(s->b, o->extra, more));
+    grammar_node comma = json_text_comma(s->b);
+    return first ? grammar_separated(s->b, o->extra, comma, 0, max)
+                 : grammar_repeat(s->b, SEQ(s->b, comma, o->extra), 0, max);
 }
 
 static grammar_node members(struct schema *s, const struct object *o)
@@ -468,7 +437,7 @@ static grammar_node members(struct schema *s, const struct object *o)
         next = schema_shared(s, next);
         grammar_node here = SEQ(s->b, m->pair, next);
         first = m->required ? here : ALT(b, here, first);
-        grammar_node one = SEQ(s->b, comma(s), m->pair);
+        grammar_node one = SEQ(s->b, json_text_comma(s->b), m->pair);
         next = SEQ(s->b, m->required ? one : grammar_optional(b, one), next);
     }
     return first;
@@ -501,7 +470,7 @@ static grammar_node counted_members(struct schema *s, const struct object *o)
                     some[0] = extras(s, o, k == 0, left);
                 else if (k + 1 == o->min && o->extra != grammar_never(b) && room)
                     some[0] = SEQ(s->b,
-                                  k == 0 ? o->extra : SEQ(s->b, comma(s), o->extra),
+                                  k == 0 ? o->extra : SEQ(s->b, json_text_comma(s->b), o->extra),
                                   extras(s, o, false, left == GRAMMAR_NO_LIMIT ? left : left - 1));
             } else {
                 const struct member *m = &o->members[i];
@@ -509,7 +478,7 @@ static grammar_node counted_members(struct schema *s, const struct object *o)
                     some[0] = rules[(i + 1) * width + k];
                 if (room)
                     some[1] = SEQ(s->b,
-                                  k == 0 ? m->pair : SEQ(s->b, comma(s), m->pair),
+                                  k == 0 ? m->pair : SEQ(s->b, json_text_comma(s->b), m->pair),
                                   rules[(i + 1) * width + after]);
             }
             grammar_define(b, rules[i * width + k], grammar_alt(b, 2, some));
@@ -538,8 +507,5 @@ grammar_node schema_object(struct schema *s, const json_t *m)
                            : counted         ? counted_members(s, &o)
                                              : members(s, &o);
     free(o.members);
-    grammar_node space = grammar_json_space(b);
-    grammar_node list[5] = {
-        grammar_literal(b, "{", 1), space, content, space, grammar_literal(b, "}", 1)};
-    return grammar_seq(b, 5, list);
+    return json_text_enclosed(b, "{}", content);
 }

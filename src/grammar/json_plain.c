@@ -12,16 +12,6 @@ static grammar_node any_char(struct grammar_builder *b)
     return grammar_chars(b, 1, &all);
 }
 
-/* Both of d, which is given up, and the node's language. */
-static struct dfa *narrow(struct grammar_builder *b, struct dfa *d, grammar_node node, bool without)
-{
-    struct dfa *other = dfa_create(b, node);
-    struct dfa *both = d && other ? dfa_combine(b, d, other, without) : NULL;
-    dfa_destroy(d);
-    dfa_destroy(other);
-    return both;
-}
-
 static struct dfa *lengths(struct grammar_builder *b, uint32_t min, uint32_t max)
 {
     return min > max ? NULL : dfa_create(b, grammar_repeat(b, any_char(b), min, max));
@@ -55,11 +45,11 @@ bool grammar_plain_string(struct grammar_builder *b,
         d = lengths(b, min, max < SHORTER ? max : SHORTER);
     }
     if (known)
-        d = narrow(b, d, node, false);
+        (void)dfa_narrow(b, &d, node, false);
     if (pattern)
-        d = narrow(b, d, regex_node(b, pattern, strlen(pattern), false, true, where), false);
+        (void)dfa_narrow(b, &d, regex_node(b, pattern, strlen(pattern), false, true, where), false);
     grammar_node mark = grammar_literal(b, without, strlen(without));
-    d = narrow(b, d, SEQ(b, any, mark, any), true);
+    (void)dfa_narrow(b, &d, SEQ(b, any, mark, any), true);
     bool ok = d && !builder_failed(b) && !dfa_empty(d);
     if (ok)
         *out = dfa_node(b, d);

@@ -13,17 +13,6 @@
 #define MAX_LENGTH 1000u /* characters, beside a pattern: a longer maxLength counts as that */
 #define MAX_MULTIPLES 1000u
 
-/* Narrow *d to what is in the node too, or is not; true unless an automaton is too large. */
-static bool narrow(struct schema *s, struct dfa **d, grammar_node node, bool without)
-{
-    struct dfa *other = dfa_create(s->b, node);
-    struct dfa *both = *d && other ? dfa_combine(s->b, *d, other, without) : NULL;
-    dfa_destroy(*d);
-    dfa_destroy(other);
-    *d = both;
-    return both != NULL;
-}
-
 /* The node of *d, which is given up; an error at `key` if there is none. */
 static grammar_node finish(struct schema *s, struct dfa *d, const char *key)
 {
@@ -153,10 +142,10 @@ static bool take_out_strings(struct schema *s,
     for (size_t i = 0; ok && i < json_array_size(values); i++) {
         const json_t *v = json_array_get(values, i);
         grammar_node text = json_text_inside(s->b, json_string_value(v), json_string_length(v));
-        ok = schema_works(s) && narrow(s, d, text, true);
+        ok = schema_works(s) && dfa_narrow(s->b, d, text, true);
     }
     for (uint32_t i = 0; ok && i < t->n_not; i++)
-        ok = narrow(s, d, t->is_not[i], true);
+        ok = dfa_narrow(s->b, d, t->is_not[i], true);
     return ok;
 }
 
@@ -171,7 +160,7 @@ static struct dfa *string_automaton(struct schema *s,
     bool bounded = min > 0 || max != GRAMMAR_NO_LIMIT;
     struct dfa *d = dfa_create(s->b, t->n > 0 ? t->is[0] : plain_text(s, 0, GRAMMAR_NO_LIMIT));
     for (uint32_t i = 1; d && i < t->n; i++)
-        (void)narrow(s, &d, t->is[i], false);
+        (void)dfa_narrow(s->b, &d, t->is[i], false);
     if (d)
         (void)take_out_strings(s, values, t, &d);
     if (!d || !bounded || dfa_keeps_lengths(s->b, d, min, max))
@@ -324,21 +313,18 @@ static grammar_node without_numbers(struct schema *s,
     size_t n = json_array_size(values), n_steps = integers ? json_array_size(steps) : 0;
     if (n + n_steps > 0) {
         struct dfa *d = dfa_create(s->b, node);
-        bool ok = narrow(s, &d, plain_numbers(s, false), false);
+        bool ok = dfa_narrow(s->b, &d, plain_numbers(s, false), false);
         for (size_t i = 0; ok && i < n; i++) {
             char text[64];
             if (digits_of(json_array_get(values, i), text))
                 ok = schema_works(s) &&
-                     narrow(s, &d, grammar_literal(s->b, text, strlen(text)), true);
+                     dfa_narrow(s->b, &d, grammar_literal(s->b, text, strlen(text)), true);
         }
         for (size_t i = 0; ok && i < n_steps; i++) {
             double by = json_number_value(json_array_get(steps, i));
             struct dfa *times = by >= 1 && by <= 1000 ? dfa_multiples((uint32_t)by) : NULL;
-            struct dfa *left = times ? dfa_combine(s->b, d, times, true) : NULL;
+            ok = dfa_meet(s->b, &d, times, true);
             dfa_destroy(times);
-            dfa_destroy(d);
-            d = left;
-            ok = d != NULL;
         }
         node = finish(s, d, "not");
     }
@@ -350,7 +336,7 @@ static grammar_node without_numbers(struct schema *s,
 static grammar_node fractions_of(struct schema *s, grammar_node node)
 {
     struct dfa *d = dfa_create(s->b, node);
-    (void)narrow(s, &d, plain_numbers(s, true), false);
+    (void)dfa_narrow(s->b, &d, plain_numbers(s, true), false);
     return finish(s, d, "not");
 }
 
@@ -385,7 +371,7 @@ static grammar_node integer_multiples(struct schema *s, int64_t lo, int64_t hi, 
     for (int64_t most = INT64_C(999999999999999); by <= 1000 && most > 9; most /= 10) {
         int64_t from = lo > -most ? lo : -most, to = hi < most ? hi : most;
         struct dfa *d = from < to ? dfa_multiples((uint32_t)by) : NULL;
-        if (d && narrow(s, &d, json_integer_between(s->b, true, from, true, to), false))
+        if (d && dfa_narrow(s->b, &d, json_integer_between(s->b, true, from, true, to), false))
             return finish(s, d, "multipleOf");
     }
     return some_multiples(s, lo < 0 && hi > 0 ? 0 : lo, hi, (int64_t)by);
@@ -547,7 +533,9 @@ grammar_node schema_number(struct schema *s, const json_t *m)
         return without_numbers(s, m, false, fractions_of(s, node));
     if (!json_object_get(json_object_get(m, "not"), "multipleOf"))
         return without_numbers(s, m, false, node);
-    grammar_node both[2] = {schema_integer(s, m),
-                            without_numbers(s, m, false, fractions_of(s, node))};
-    return grammar_alt(s->b, 2, both); /* what is no integer is no multiple of one */
+    return ALT(
+        s->b,
+        schema_integer(s, m),
+        without_numbers(
+            s, m, false, fractions_of(s, node))); /* what is no integer is no multiple of one */
 }

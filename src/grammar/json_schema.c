@@ -533,18 +533,28 @@ grammar_node schema_shared(struct schema *s, grammar_node node)
     return rule;
 }
 
-static bool is_2019(const json_t *schema)
+static struct schema begin(struct grammar_builder *b, const json_t *schema, const char *where)
 {
     const char *draft = json_string_value(json_object_get(schema, "$schema"));
-    return draft && strstr(draft, "2019-09");
+    struct schema s = {
+        .b = b, .root = schema, .old_contains = draft && strstr(draft, "2019-09") != NULL};
+    buf_str(&s.path, where);
+    return s;
+}
+
+static void end(struct schema *s)
+{
+    s->b->schema_work += s->work;
+    buf_deinit(&s->path);
+    json_decref(s->mark);
+    free(s->refs);
 }
 
 json_t *grammar_json_merge(struct grammar_builder *b, const json_t *schema, const char *where)
 {
-    struct schema s = {.b = b, .root = schema, .old_contains = is_2019(schema)};
     if (builder_failed(b))
         return NULL;
-    buf_str(&s.path, where);
+    struct schema s = begin(b, schema, where);
     json_t *m = schema_merge(&s, schema);
     if (m && schema_has_unevaluated(m)) { /* and options, whose part in it would be forgotten */
         schema_fail(
@@ -552,10 +562,7 @@ json_t *grammar_json_merge(struct grammar_builder *b, const json_t *schema, cons
         json_decref(m);
         m = NULL;
     }
-    b->schema_work += s.work;
-    buf_deinit(&s.path);
-    json_decref(s.mark);
-    free(s.refs);
+    end(&s);
     return m;
 }
 
@@ -594,16 +601,12 @@ static bool add_options(struct schema *s, const json_t *schema, json_t *out, uin
 
 json_t *grammar_json_options(struct grammar_builder *b, const json_t *schema, const char *where)
 {
-    struct schema s = {.b = b, .root = schema, .old_contains = is_2019(schema)};
+    if (builder_failed(b))
+        return NULL;
+    struct schema s = begin(b, schema, where);
     json_t *out = json_array();
-    if (!builder_failed(b)) {
-        buf_str(&s.path, where);
-        (void)add_options(&s, schema, out, 0);
-    }
-    b->schema_work += s.work;
-    buf_deinit(&s.path);
-    json_decref(s.mark);
-    free(s.refs);
+    (void)add_options(&s, schema, out, 0);
+    end(&s);
     if (!builder_failed(b))
         return out;
     json_decref(out);
@@ -612,10 +615,9 @@ json_t *grammar_json_options(struct grammar_builder *b, const json_t *schema, co
 
 grammar_node grammar_json_schema(struct grammar_builder *b, const json_t *schema, const char *where)
 {
-    struct schema s = {.b = b, .root = schema, .old_contains = is_2019(schema)};
     if (builder_failed(b))
         return grammar_never(b);
-    buf_str(&s.path, where);
+    struct schema s = begin(b, schema, where);
     grammar_node node = schema_compile(&s, schema);
     for (uint32_t i = 0; i < s.n_refs && !builder_failed(b); i++) { /* which may add to them */
         schema_pop(&s, 0);
@@ -624,10 +626,7 @@ grammar_node grammar_json_schema(struct grammar_builder *b, const json_t *schema
         grammar_node body = schema_compile(&s, s.refs[i].target);
         grammar_define(b, s.refs[i].rule, body);
     }
-    b->schema_work += s.work;
-    buf_deinit(&s.path);
-    json_decref(s.mark);
-    free(s.refs);
+    end(&s);
     return node;
 }
 

@@ -61,7 +61,7 @@ json_t *schema_exclusive(struct schema *s, json_t *beside, const json_t *list);
 json_t *schema_merge(struct schema *s, const json_t *schema);
 bool schema_is_annotation(const char *key);
 /* Does the keyword say nothing of values? False with an error where it is misspelt. */
-bool schema_is_ignored(struct schema *s, const char *key, const json_t *v);
+bool schema_is_ignored(struct schema *s, const char *key);
 
 /* json_evaluated.c: what merging asks of unevaluatedProperties and -Items. `part` is to become a
  * part of m; it is a copy where it has one of them. */

@@ -62,12 +62,12 @@ static grammar_node hex(struct grammar_builder *b, uint32_t n)
 /* Four digits behind \u: any but 0000 and surrogates. */
 static grammar_node make_code_unit(struct grammar_builder *b)
 {
-    grammar_node some[] = {SEQ(b, one_of(b, "123456789abcefABCEF"), hex(b, 3)),
-                           SEQ(b, one_of(b, "dD"), one_of(b, "01234567"), hex(b, 2)),
-                           SEQ(b, text(b, "0"), one_of(b, "123456789abcdefABCDEF"), hex(b, 2)),
-                           SEQ(b, text(b, "00"), one_of(b, "123456789abcdefABCDEF"), hex(b, 1)),
-                           SEQ(b, text(b, "000"), one_of(b, "123456789abcdefABCDEF"))};
-    return grammar_alt(b, 5, some);
+    return ALT(b,
+               SEQ(b, one_of(b, "123456789abcefABCEF"), hex(b, 3)),
+               SEQ(b, one_of(b, "dD"), one_of(b, "01234567"), hex(b, 2)),
+               SEQ(b, text(b, "0"), one_of(b, "123456789abcdefABCDEF"), hex(b, 2)),
+               SEQ(b, text(b, "00"), one_of(b, "123456789abcdefABCDEF"), hex(b, 1)),
+               SEQ(b, text(b, "000"), one_of(b, "123456789abcdefABCDEF")));
 }
 
 static grammar_node make_char(struct grammar_builder *b)
@@ -81,11 +81,11 @@ static grammar_node make_char(struct grammar_builder *b)
                            one_of(b, "dD"),
                            one_of(b, "cdefCDEF"),
                            hex(b, 2)};
-    grammar_node some[] = {grammar_chars(b, 3, plain),
-                           SEQ(b, text(b, "\\"), one_of(b, "\"\\/bfnrt")),
-                           SEQ(b, text(b, "\\u"), make_code_unit(b)),
-                           grammar_seq(b, 8, pair)};
-    return grammar_alt(b, 4, some);
+    return ALT(b,
+               grammar_chars(b, 3, plain),
+               SEQ(b, text(b, "\\"), one_of(b, "\"\\/bfnrt")),
+               SEQ(b, text(b, "\\u"), make_code_unit(b)),
+               grammar_seq(b, 8, pair));
 }
 
 grammar_node json_text_char(struct grammar_builder *b)
@@ -125,18 +125,29 @@ grammar_node json_text_integer(struct grammar_builder *b)
 
 static grammar_node make_number(struct grammar_builder *b)
 {
-    grammar_node parts[] = {
+    return SEQ(
+        b,
         grammar_optional(b, text(b, "-")),
         whole_digits(b, 17),
         grammar_optional(b, SEQ(b, text(b, "."), digits(b, 1, 17))),
         grammar_optional(
-            b, SEQ(b, one_of(b, "eE"), grammar_optional(b, one_of(b, "+-")), digits(b, 1, 2)))};
-    return grammar_seq(b, 4, parts);
+            b, SEQ(b, one_of(b, "eE"), grammar_optional(b, one_of(b, "+-")), digits(b, 1, 2))));
 }
 
 grammar_node json_text_number(struct grammar_builder *b)
 {
     return once(b, &b->json_number, "number", make_number);
+}
+
+grammar_node json_text_comma(struct grammar_builder *b)
+{
+    return SEQ(b, text(b, ","), grammar_json_space(b));
+}
+
+grammar_node json_text_enclosed(struct grammar_builder *b, const char *pair, grammar_node content)
+{
+    grammar_node space = grammar_json_space(b);
+    return SEQ(b, grammar_literal(b, pair, 1), space, content, space, text(b, pair + 1));
 }
 
 /* open ( item ("," item)* )? close, with white space. */
@@ -146,9 +157,9 @@ static grammar_node list(struct grammar_builder *b,
                          const char *close)
 {
     grammar_node space = grammar_json_space(b);
-    grammar_node more = SEQ(b, text(b, ","), space, item);
-    grammar_node items = SEQ(b, item, grammar_repeat(b, more, 0, GRAMMAR_NO_LIMIT), space);
-    return SEQ(b, text(b, open), space, grammar_optional(b, items), text(b, close));
+    grammar_node items = grammar_separated(b, item, json_text_comma(b), 1, GRAMMAR_NO_LIMIT);
+    items = grammar_optional(b, SEQ(b, items, space));
+    return SEQ(b, text(b, open), space, items, text(b, close));
 }
 
 static grammar_node make_array(struct grammar_builder *b)
@@ -177,14 +188,14 @@ grammar_node grammar_json_object(struct grammar_builder *b)
 
 static grammar_node make_value(struct grammar_builder *b)
 {
-    grammar_node some[] = {grammar_json_object(b),
-                           array(b),
-                           json_text_string(b),
-                           json_text_number(b),
-                           text(b, "true"),
-                           text(b, "false"),
-                           text(b, "null")};
-    return grammar_alt(b, 7, some);
+    return ALT(b,
+               grammar_json_object(b),
+               array(b),
+               json_text_string(b),
+               json_text_number(b),
+               text(b, "true"),
+               text(b, "false"),
+               text(b, "null"));
 }
 
 grammar_node grammar_json_value(struct grammar_builder *b)

@@ -14,6 +14,7 @@
  * everything else that is not above. */
 #include "grammar/regex.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -145,9 +146,7 @@ static grammar_node anything(struct regex *r)
     struct char_set set = {0};
     char_set_add(&set, 1, 0x10ffff);
     char_set_normalise(&set);
-    grammar_node x = regex_emit(r, &set);
-    char_set_deinit(&set);
-    return grammar_repeat(r->b, x, 0, GRAMMAR_NO_LIMIT);
+    return grammar_repeat(r->b, regex_emit(r, &set), 0, GRAMMAR_NO_LIMIT);
 }
 
 /* What is free before, or behind, an edge at which a word begins or ends. */
@@ -285,6 +284,19 @@ static grammar_node parse_alternatives(struct regex *r, bool top)
     return node;
 }
 
+/* All of r->s, from r->at on. */
+static grammar_node parse_whole(struct regex *r)
+{
+    if (r->n > MAX_TEXT_BYTES)
+        return builder_fail(r->b, "%s has more than %u bytes", r->where, MAX_TEXT_BYTES);
+    if (r->at == 0)
+        take_flag(r);
+    grammar_node node = parse_alternatives(r, true);
+    if (!failed(r) && r->at < r->n)
+        return fail_at(r, r->at, "this ')' closes nothing");
+    return node;
+}
+
 grammar_node regex_part_node(struct grammar_builder *b,
                              const char *s,
                              const struct regex_part *part,
@@ -301,14 +313,7 @@ grammar_node regex_part_node(struct grammar_builder *b,
                       .over = over,
                       .anchored = part->anchored,
                       .fold = part->fold};
-    if (part->to > MAX_TEXT_BYTES)
-        return builder_fail(b, "%s has more than %u bytes", where, MAX_TEXT_BYTES);
-    if (part->from == 0)
-        take_flag(&r);
-    grammar_node node = parse_alternatives(&r, true);
-    if (!failed(&r) && r.at < r.n)
-        return fail_at(&r, r.at, "this ')' closes nothing");
-    return node;
+    return parse_whole(&r);
 }
 
 grammar_node regex_node(struct grammar_builder *b,
@@ -319,22 +324,12 @@ grammar_node regex_node(struct grammar_builder *b,
                         const char *where)
 {
     struct regex r = {.b = b, .s = s, .n = n, .where = where, .in_json = in_json, .search = search};
-    if (n > MAX_TEXT_BYTES)
-        return builder_fail(b, "%s has more than %u bytes", where, MAX_TEXT_BYTES);
-    take_flag(&r);
-    grammar_node node = parse_alternatives(&r, true);
-    if (!failed(&r) && r.at < r.n)
-        return fail_at(&r, r.at, "this ')' closes nothing");
-    return node;
+    return parse_whole(&r);
 }
 
 grammar_node grammar_regex(struct grammar_builder *b, const char *s, size_t n)
 {
-    char where[sizeof b->field + 2];
-    where[0] = '\'';
-    size_t len = strlen(b->field);
-    memcpy(where + 1, b->field, len);
-    where[len + 1] = '\'';
-    where[len + 2 < sizeof where ? len + 2 : sizeof where - 1] = '\0';
+    char where[sizeof b->field + 3];
+    snprintf(where, sizeof where, "'%s'", b->field);
     return regex_node(b, s, n, false, false, where);
 }

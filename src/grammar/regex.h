@@ -45,8 +45,8 @@ static inline bool looking_at(const struct regex *r, const char *text)
 
 /* ---- characters and classes (regex_class.c) ---- */
 
-/* Characters of the normal set, as text or as they are written in JSON; notes what is at their
- * edges, as all below that return a node do. */
+/* Characters of the normal set, which is given up, as text or as they are written in JSON; notes
+ * what is at their edges, as all below that return a node do. */
 grammar_node regex_emit(struct regex *r, struct char_set *set);
 /* The character, or where case does not count those that differ from it in that alone. */
 grammar_node regex_one(struct regex *r, uint32_t c);

@@ -33,7 +33,10 @@ static enum side side_of(const struct char_set *set)
 grammar_node regex_emit(struct regex *r, struct char_set *set)
 {
     r->first = r->last = side_of(set);
-    return r->in_json ? json_text_chars(r->b, set) : grammar_chars(r->b, set->n, set->r);
+    grammar_node node =
+        r->in_json ? json_text_chars(r->b, set) : grammar_chars(r->b, set->n, set->r);
+    char_set_deinit(set);
+    return node;
 }
 
 static void add_word(struct char_set *set)
@@ -150,11 +153,7 @@ static bool parse_hex(struct regex *r, uint32_t n_digits, uint32_t *out)
 {
     uint32_t i = 0;
     for (*out = 0; (n_digits == 0 || i < n_digits) && *out <= 0x10ffff; i++) {
-        char c = peek(r);
-        uint32_t digit = c >= '0' && c <= '9'   ? (uint32_t)(c - '0')
-                         : c >= 'a' && c <= 'f' ? (uint32_t)(c - 'a' + 10)
-                         : c >= 'A' && c <= 'F' ? (uint32_t)(c - 'A' + 10)
-                                                : 16;
+        uint32_t digit = hex_digit(peek(r));
         if (digit == 16)
             break;
         *out = *out << 4 | digit;
@@ -307,9 +306,10 @@ grammar_node regex_set(struct regex *r)
         char_set_fold(&set, true);
     if (inverted)
         char_set_invert(&set);
-    grammar_node node = failed(r) ? 0 : regex_emit(r, &set);
+    if (!failed(r))
+        return regex_emit(r, &set);
     char_set_deinit(&set);
-    return node;
+    return 0;
 }
 
 grammar_node regex_one(struct regex *r, uint32_t c)
@@ -319,9 +319,7 @@ grammar_node regex_one(struct regex *r, uint32_t c)
     char_set_normalise(&set);
     if (r->fold)
         char_set_fold(&set, r->over);
-    grammar_node node = regex_emit(r, &set);
-    char_set_deinit(&set);
-    return node;
+    return regex_emit(r, &set);
 }
 
 grammar_node regex_escape(struct regex *r)
@@ -339,9 +337,7 @@ grammar_node regex_escape(struct regex *r)
         char_set_normalise(&set);
         if (r->fold && r->over && count_category(r, from))
             char_set_fold(&set, true);
-        grammar_node node = regex_emit(r, &set);
-        char_set_deinit(&set);
-        return node;
+        return regex_emit(r, &set);
     }
     return parse_escape(r, from, &c) ? regex_one(r, c) : 0;
 }
@@ -354,9 +350,7 @@ grammar_node regex_any(struct regex *r)
         char_set_add(&set, lines[i].lo, lines[i].hi);
     char_set_normalise(&set);
     char_set_invert(&set);
-    grammar_node node = regex_emit(r, &set);
-    char_set_deinit(&set);
-    return node;
+    return regex_emit(r, &set);
 }
 
 /* One character of the kind, of ASCII. */
@@ -365,7 +359,5 @@ grammar_node regex_kind(struct regex *r, enum side kind)
     struct char_set set = {0};
     (void)add_class(&set, kind == SIDE_WORD ? 'w' : 'W', false);
     char_set_normalise(&set);
-    grammar_node node = regex_emit(r, &set);
-    char_set_deinit(&set);
-    return node;
+    return regex_emit(r, &set);
 }

@@ -216,16 +216,10 @@ static grammar_node listed(const struct maker *m,
     return first;
 }
 
-/* item ("," item)*, min to max of them. */
 static grammar_node repeated(
     const struct maker *m, grammar_node item, const char *comma, uint32_t min, uint32_t max)
 {
-    grammar_node more = SEQ(m->b, grammar_literal(m->b, comma, strlen(comma)), item);
-    if (max == 0)
-        return min == 0 ? grammar_empty(m->b) : grammar_never(m->b);
-    uint32_t most = max == GRAMMAR_NO_LIMIT ? max : max - 1;
-    grammar_node some = SEQ(m->b, item, grammar_repeat(m->b, more, min > 0 ? min - 1 : 0, most));
-    return min > 0 ? some : grammar_optional(m->b, some);
+    return grammar_separated(m->b, item, grammar_literal(m->b, comma, strlen(comma)), min, max);
 }
 
 static grammar_node any_key(const struct maker *m)
