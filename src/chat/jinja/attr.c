@@ -75,6 +75,7 @@ static struct jval block_attr(struct jrun *r, const struct jstr *name)
 static struct jval get_attr(struct jrun *r, struct jval v, const struct jstr *name)
 {
     const struct jval *there;
+    struct jval found = {.kind = J_MISSING};
     if (is_unsafe(v, name))
         return unsafe_attr(r, v, name);
     switch (v.kind) {
@@ -82,9 +83,10 @@ static struct jval get_attr(struct jrun *r, struct jval v, const struct jstr *na
         there = jdict_get_str(r, v.dict, name);
         if (there && name->data[0] == '_')
             return unsafe_attr(r, v, name);
-        return there ? *there : (struct jval){.kind = J_MISSING};
+        return there ? *there : found;
     case J_LOOP:
-        return jloop_attr(r, v, name);
+        found = jloop_attr(r, v, name);
+        break;
     case J_MACRO:
         return macro_attr(r, v.macro->node, name);
     case J_BLOCKS:
@@ -96,9 +98,9 @@ static struct jval get_attr(struct jrun *r, struct jval v, const struct jstr *na
     default:
         break;
     }
-    const struct jbuiltin *b = jmethod_find(v, name);
+    const struct jbuiltin *b = found.kind == J_MISSING ? jmethod_find(v, name) : NULL;
     if (!b)
-        return (struct jval){.kind = J_MISSING};
+        return found;
     if (!b->params) /* a value, not a function */
         return b->fn(r, v, NULL);
     struct jmethod *m = jrun_alloc(r, sizeof *m);

@@ -51,7 +51,7 @@ struct jloop {
     struct jval changed;                /* what `changed` saw last */
 };
 
-/* loop.NAME (exec.c). J_MISSING: no such name. */
+/* loop.NAME, but for methods (exec.c). J_MISSING: no such name. */
 struct jval jloop_attr(struct jrun *r, struct jval loop, const struct jstr *name);
 void jloop_repr(struct jsb *b, struct jval loop); /* "<LoopContext 1/3>" */
 

@@ -107,7 +107,6 @@ void jloop_repr(struct jsb *b, struct jval loop)
 
 struct jval jloop_attr(struct jrun *r, struct jval loop, const struct jstr *name)
 {
-    static const char *const methods[] = {"cycle", "changed"};
     struct jloop *l = loop.loop;
     if (jstr_is(name, "index"))
         return jval_int(l->index0 + 1);
@@ -133,13 +132,6 @@ struct jval jloop_attr(struct jrun *r, struct jval loop, const struct jstr *name
         peek(r, l);
         return l->after.kind == J_MISSING ? jval_undefined_as(r, "there is no next item")
                                           : l->after;
-    }
-    for (size_t i = 0; i < sizeof methods / sizeof methods[0]; i++) {
-        if (!jstr_is(name, methods[i]))
-            continue;
-        struct jmethod *m = jrun_alloc(r, sizeof *m);
-        *m = (struct jmethod){jmethod_find(loop, name), loop};
-        return (struct jval){.kind = J_METHOD, .method = m};
     }
     return (struct jval){.kind = J_MISSING};
 }

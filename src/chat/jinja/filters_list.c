@@ -157,7 +157,7 @@ static struct jval extreme(struct jrun *r, struct jval v, const struct jval *a, 
     best_key = get(r, &g, best);
     while (jwalk_next(r, &w, &item)) {
         struct jval key = get(r, &g, item);
-        if (max ? jval_less(r, best_key, key) : jval_less(r, key, best_key)) {
+        if (max ? jval_compare(r, OP_LT, best_key, key) : jval_compare(r, OP_LT, key, best_key)) {
             best = item;
             best_key = key;
         }
@@ -207,8 +207,8 @@ static void merge(
 {
     size_t a = 0, b = mid, to = 0;
     while (a < mid && b < n) {
-        bool second = down ? jval_less(r, items[a].key, items[b].key)
-                           : jval_less(r, items[b].key, items[a].key);
+        bool second = down ? jval_compare(r, OP_LT, items[a].key, items[b].key)
+                           : jval_compare(r, OP_LT, items[b].key, items[a].key);
         room[to++] = items[second ? b++ : a++];
     }
     while (a < mid)

@@ -76,18 +76,23 @@ static struct jnode *parse_string(struct jparser *p)
     return constant(p, jval_str(fixed));
 }
 
+/* Is there one more of a list of things with commas, of which there may be one behind the last?
+ * Steps over the comma, or over what closes the list. */
+static bool more_items(struct jparser *p, bool any, const char *close)
+{
+    if (jparse_skip_op(p, close))
+        return false;
+    if (any)
+        jparse_expect_op(p, ",");
+    return !any || !jparse_skip_op(p, close);
+}
+
 static struct jnode *parse_list(struct jparser *p)
 {
     struct jnode *n = jparse_node(p, N_LIST);
     jparse_expect_op(p, "[");
-    while (!jparse_is_op(p, "]")) {
-        if (n->items.n > 0)
-            jparse_expect_op(p, ",");
-        if (jparse_is_op(p, "]"))
-            break;
+    while (more_items(p, n->items.n > 0, "]"))
         jparse_add(p, &n->items, jparse_expression(p));
-    }
-    jparse_expect_op(p, "]");
     return n;
 }
 
@@ -95,16 +100,11 @@ static struct jnode *parse_dict(struct jparser *p)
 {
     struct jnode *n = jparse_node(p, N_DICT);
     jparse_expect_op(p, "{");
-    while (!jparse_is_op(p, "}")) {
-        if (n->items.n > 0)
-            jparse_expect_op(p, ",");
-        if (jparse_is_op(p, "}"))
-            break;
+    while (more_items(p, n->items.n > 0, "}")) {
         jparse_add(p, &n->items, jparse_expression(p));
         jparse_expect_op(p, ":");
         jparse_add(p, &n->items, jparse_expression(p));
     }
-    jparse_expect_op(p, "}");
     return n;
 }
 
@@ -148,11 +148,7 @@ static struct jnode *parse_primary(struct jparser *p)
 static void parse_args(struct jparser *p, struct jarg_nodes *l)
 {
     jparse_expect_op(p, "(");
-    for (bool first = true; !jparse_is_op(p, ")"); first = false) {
-        if (!first)
-            jparse_expect_op(p, ",");
-        if (jparse_is_op(p, ")"))
-            break;
+    for (bool any = false; more_items(p, any, ")"); any = true) {
         bool named = jparse_now(p)->kind == T_NAME && jparse_look(p)->kind == T_OPERATOR &&
                      strcmp(jparse_look(p)->op, "=") == 0;
         bool star = jparse_is_op(p, "*"), star_star = jparse_is_op(p, "**");
@@ -171,7 +167,6 @@ static void parse_args(struct jparser *p, struct jarg_nodes *l)
         else
             jparse_add_arg(p, l, name, value);
     }
-    jparse_expect_op(p, ")");
 }
 
 static struct jnode *parse_call(struct jparser *p, struct jnode *callee)

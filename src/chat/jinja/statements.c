@@ -32,14 +32,30 @@ static void parse_until(struct jparser *p, struct jnodes *out, const char *end)
     jparse_step(p);
 }
 
+/* A statement whose first name is stepped over. */
+static struct jnode *begin(struct jparser *p, enum jnode_kind kind)
+{
+    struct jnode *n = jparse_node(p, kind);
+    jparse_step(p);
+    return n;
+}
+
+/* A body that no jump leaves. */
+static void parse_closed(struct jparser *p, struct jnodes *out, const char *end)
+{
+    uint32_t loops = p->loops;
+    p->loops = 0;
+    parse_until(p, out, end);
+    p->loops = loops;
+}
+
 /* ---- for, if ---- */
 
 static struct jnode *parse_for(struct jparser *p)
 {
     static const char *const ends[] = {"endfor", "else", NULL};
-    struct jnode *n = jparse_node(p, N_FOR);
+    struct jnode *n = begin(p, N_FOR);
     bool lenient = p->lenient;
-    jparse_step(p);
     n->a = jparse_target(p, false);
     if (!jparse_skip_name(p, "in"))
         jparse_fail(p, "expected 'in'");
@@ -87,8 +103,7 @@ static struct jnode *parse_if(struct jparser *p)
 
 static struct jnode *parse_set(struct jparser *p)
 {
-    struct jnode *n = jparse_node(p, N_SET);
-    jparse_step(p);
+    struct jnode *n = begin(p, N_SET);
     n->a = jparse_target(p, true);
     if (jparse_skip_op(p, "=")) {
         n->b = jparse_tuple(p, true);
@@ -102,9 +117,8 @@ static struct jnode *parse_set(struct jparser *p)
 
 static struct jnode *parse_with(struct jparser *p)
 {
-    struct jnode *n = jparse_node(p, N_WITH);
+    struct jnode *n = begin(p, N_WITH);
     struct jnodes targets = {0};
-    jparse_step(p);
     n->args = jrun_alloc(p->r, sizeof *n->args);
     while (jparse_now(p)->kind != T_BLOCK_END) {
         if (targets.n > 0)
@@ -147,23 +161,19 @@ static void parse_signature(struct jparser *p, struct jnode *macro)
     jparse_expect_op(p, ")");
 }
 
-/* Parameters, if `with_signature`, and the body up to `end`. */
+/* The body up to `end`, in which the macro is the innermost. */
 static void parse_macro_body(struct jparser *p, struct jnode *macro, const char *end)
 {
-    uint32_t loops = p->loops;
-    p->loops = 0;
     macro->c = p->macro;
     p->macro = macro;
-    parse_until(p, &macro->items, end);
+    parse_closed(p, &macro->items, end);
     p->macro = macro->c;
     macro->c = NULL;
-    p->loops = loops;
 }
 
 static struct jnode *parse_macro(struct jparser *p)
 {
-    struct jnode *n = jparse_node(p, N_MACRO);
-    jparse_step(p);
+    struct jnode *n = begin(p, N_MACRO);
     n->text = jparse_expect_name(p);
     parse_signature(p, n);
     parse_macro_body(p, n, "endmacro");
@@ -189,8 +199,7 @@ static struct jnode *parse_call_block(struct jparser *p)
 
 static struct jnode *parse_filter_block(struct jparser *p)
 {
-    struct jnode *n = jparse_node(p, N_FILTER_BLOCK);
-    jparse_step(p);
+    struct jnode *n = begin(p, N_FILTER_BLOCK);
     n->a = jparse_filters(p, NULL, true);
     parse_until(p, &n->items, "endfilter");
     return n;
@@ -200,9 +209,7 @@ static struct jnode *parse_filter_block(struct jparser *p)
 
 static struct jnode *parse_block(struct jparser *p)
 {
-    struct jnode *n = jparse_node(p, N_BLOCK);
-    uint32_t loops = p->loops;
-    jparse_step(p);
+    struct jnode *n = begin(p, N_BLOCK);
     n->text = jparse_expect_name(p);
     n->flag = jparse_skip_name(p, "scoped");
     jparse_skip_name(p, "required");
@@ -210,9 +217,7 @@ static struct jnode *parse_block(struct jparser *p)
         if (p->t->blocks.items[i]->text == n->text)
             jparse_fail(p, "a block is defined twice");
     jparse_add(p, &p->t->blocks, n);
-    p->loops = 0;
-    parse_until(p, &n->items, "endblock");
-    p->loops = loops;
+    parse_closed(p, &n->items, "endblock");
     if (jparse_now(p)->kind == T_NAME && jstr_eq(jparse_now(p)->text, n->text))
         jparse_step(p);
     return n;
@@ -221,19 +226,14 @@ static struct jnode *parse_block(struct jparser *p)
 /* Marks what an assistant wrote: the text itself. The body is a scope that no jump leaves. */
 static struct jnode *parse_generation(struct jparser *p)
 {
-    struct jnode *n = jparse_node(p, N_SCOPE);
-    uint32_t loops = p->loops;
-    jparse_step(p);
-    p->loops = 0;
-    parse_until(p, &n->items, "endgeneration");
-    p->loops = loops;
+    struct jnode *n = begin(p, N_SCOPE);
+    parse_closed(p, &n->items, "endgeneration");
     return n;
 }
 
 static struct jnode *parse_autoescape(struct jparser *p)
 {
-    struct jnode *n = jparse_node(p, N_SCOPE);
-    jparse_step(p);
+    struct jnode *n = begin(p, N_SCOPE);
     n->a = jparse_expression(p);
     parse_until(p, &n->items, "endautoescape");
     return n;
@@ -281,8 +281,7 @@ static void add_output(struct jparser *p, struct jnode *output, struct jnode *ex
 
 static struct jnode *parse_print(struct jparser *p)
 {
-    struct jnode *n = jparse_node(p, N_OUTPUT);
-    jparse_step(p);
+    struct jnode *n = begin(p, N_OUTPUT);
     while (jparse_now(p)->kind != T_BLOCK_END) {
         if (n->items.n > 0)
             jparse_expect_op(p, ",");
@@ -345,8 +344,7 @@ static struct jnode *parse_statement(struct jparser *p)
 
 static struct jnode *parse_output(struct jparser *p)
 {
-    struct jnode *n = jparse_node(p, N_OUTPUT);
-    jparse_step(p);
+    struct jnode *n = begin(p, N_OUTPUT);
     add_output(p, n, jparse_tuple(p, true));
     if (jparse_now(p)->kind != T_VARIABLE_END)
         jparse_fail(p, "expected '}}'");

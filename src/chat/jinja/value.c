@@ -182,13 +182,14 @@ static bool items_eq(struct jrun *r, const struct jlist *a, const struct jlist *
     return true;
 }
 
-static bool dicts_eq(struct jrun *r, const struct jdict *a, const struct jdict *b)
+/* Have they the same keys, with the same values if those count? */
+static bool dicts_eq(struct jrun *r, const struct jdict *a, const struct jdict *b, bool values)
 {
     if (a->n != b->n)
         return false;
     for (size_t i = 0; i < a->n; i++) {
         const struct jval *other = jdict_get(r, b, a->pairs[i].key);
-        if (!other || !jval_eq(r, a->pairs[i].value, *other))
+        if (!other || (values && !jval_eq(r, a->pairs[i].value, *other)))
             return false;
     }
     return true;
@@ -203,14 +204,7 @@ static bool views_eq(struct jrun *r, const struct jview *a, const struct jview *
 {
     if (a->what != b->what || a->what == VIEW_VALUES)
         return a == b;
-    if (a->dict->n != b->dict->n)
-        return false;
-    for (size_t i = 0; i < a->dict->n; i++) {
-        const struct jval *other = jdict_get(r, b->dict, a->dict->pairs[i].key);
-        if (!other || (a->what == VIEW_ITEMS && !jval_eq(r, a->dict->pairs[i].value, *other)))
-            return false;
-    }
-    return true;
+    return dicts_eq(r, a->dict, b->dict, a->what == VIEW_ITEMS);
 }
 
 static bool numbers_eq(struct jval a, struct jval b)
@@ -241,7 +235,7 @@ bool jval_eq(struct jrun *r, struct jval a, struct jval b)
         if (a.list == b.list)
             return true;
         jrun_enter(r);
-        eq = a.kind == J_DICT ? dicts_eq(r, a.dict, b.dict) : items_eq(r, a.list, b.list);
+        eq = a.kind == J_DICT ? dicts_eq(r, a.dict, b.dict, true) : items_eq(r, a.list, b.list);
         jrun_leave(r);
         return eq;
     case J_RANGE:
@@ -289,13 +283,6 @@ int jval_cmp(struct jrun *r, struct jval a, struct jval b, const char *op)
     }
     jrun_fail(
         r, "'%s' not supported between instances of '%s' and '%s'", op, jval_type(a), jval_type(b));
-}
-
-bool jval_less(struct jrun *r, struct jval a, struct jval b)
-{
-    if (jval_is_number(a) && jval_is_number(b) && (a.kind == J_FLOAT || b.kind == J_FLOAT))
-        return jval_as_float(a) < jval_as_float(b);
-    return jval_cmp(r, a, b, "<") < 0;
 }
 
 static bool range_contains(const struct jrange *g, struct jval item)

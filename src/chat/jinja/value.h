@@ -168,7 +168,6 @@ bool jval_true(struct jrun *r, struct jval v);
 bool jval_eq(struct jrun *r, struct jval a, struct jval b);
 /* Negative, 0, positive; fails where Python's < would. `op` is for the text of the error. */
 int jval_cmp(struct jrun *r, struct jval a, struct jval b, const char *op);
-bool jval_less(struct jrun *r, struct jval a, struct jval b); /* a < b, also with NaN */
 bool jval_contains(struct jrun *r, struct jval container, struct jval item);
 bool jval_same(struct jval a, struct jval b); /* `is` */
 /* Number of items; -1 if it has no length. */
