@@ -62,22 +62,15 @@ static struct entry *find(struct grammar_cache *c, const void *key, size_t n)
     return NULL;
 }
 
-/* The entry to be used next: a free one, or the one used longest ago. */
-static struct entry *oldest(struct grammar_cache *c)
-{
-    struct entry *best = &c->entries[0];
-    for (uint32_t i = 1; i < MAX_ENTRIES; i++)
-        if (c->entries[i].used < best->used)
-            best = &c->entries[i];
-    return best;
-}
-
-static struct entry *oldest_in_use(struct grammar_cache *c)
+/* The entry used longest ago; unless it must be in use, a free one where there is one. */
+static struct entry *oldest(struct grammar_cache *c, bool in_use)
 {
     struct entry *best = NULL;
-    for (uint32_t i = 0; i < MAX_ENTRIES; i++)
-        if (c->entries[i].g && (!best || c->entries[i].used < best->used))
-            best = &c->entries[i];
+    for (uint32_t i = 0; i < MAX_ENTRIES; i++) {
+        struct entry *x = &c->entries[i];
+        if ((x->g || !in_use) && (!best || x->used < best->used))
+            best = x;
+    }
     return best;
 }
 
@@ -103,10 +96,10 @@ void grammar_cache_add(struct grammar_cache *c, const void *key, size_t n, struc
     if (find(c, key, n)) { /* somebody was faster */
         free(copy);
     } else {
-        drop(c, oldest(c));
+        drop(c, oldest(c, false));
         while (c->bytes + bytes > MAX_BYTES)
-            drop(c, oldest_in_use(c));
-        *oldest(c) =
+            drop(c, oldest(c, true));
+        *oldest(c, false) =
             (struct entry){.key = copy, .n = n, .g = grammar_acquire(g), .used = ++c->clock};
         c->bytes += bytes;
     }

@@ -276,10 +276,7 @@ bool schema_is_logic(const char *key)
 {
     static const char *const keys[] = {
         "not", "if", "dependentRequired", "dependentSchemas", "dependencies"};
-    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
-        if (strcmp(keys[i], key) == 0)
-            return true;
-    return false;
+    return IS_ONE_OF(key, keys);
 }
 
 /* Lists under "not" are what stays of it. */

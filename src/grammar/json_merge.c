@@ -15,10 +15,7 @@ static const char *const annotations[] = {
 
 bool schema_is_annotation(const char *key)
 {
-    for (size_t i = 0; i < sizeof annotations / sizeof annotations[0]; i++)
-        if (strcmp(annotations[i], key) == 0)
-            return true;
-    return strncmp(key, "x-", 2) == 0;
+    return IS_ONE_OF(key, annotations) || strncmp(key, "x-", 2) == 0;
 }
 
 /* How two values of one keyword become one. */
@@ -302,11 +299,9 @@ static bool same_letters(const char *a, const char *b)
 static bool is_foreign(struct schema *s, const char *key)
 {
     static const char *const unsupported[] = {"extends", "disallow", "divisibleBy"};
-    for (size_t i = 0; i < sizeof unsupported / sizeof unsupported[0]; i++) {
-        if (strcmp(unsupported[i], key) == 0) {
-            schema_fail(s, key, "this keyword is not supported");
-            return false;
-        }
+    if (IS_ONE_OF(key, unsupported)) {
+        schema_fail(s, key, "this keyword is not supported");
+        return false;
     }
     for (size_t i = 0; i < sizeof keywords / sizeof keywords[0]; i++) {
         if (same_letters(key, keywords[i].name)) {
@@ -339,11 +334,9 @@ bool schema_is_ignored(struct schema *s, const char *key)
                                          "dependentRequired",
                                          "dependentSchemas",
                                          "additionalItems"};
-    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
-        if (strcmp(others[i], key) == 0)
-            return false;
-    return schema_is_annotation(key) ||
-           (number_of(key) == sizeof keywords / sizeof keywords[0] && is_foreign(s, key));
+    return !IS_ONE_OF(key, others) &&
+           (schema_is_annotation(key) ||
+            (number_of(key) == sizeof keywords / sizeof keywords[0] && is_foreign(s, key)));
 }
 
 /* *never becomes true where no value satisfies both. */
@@ -519,6 +512,8 @@ static bool flatten(struct schema *s, const json_t *schema, json_t *m, bool *nev
     }
     bool ok = schema_read_unevaluated(s, part, json_object_get(part, "contains"), m, depth) &&
               members_agree(s, m, &part);
+    static const char *const elsewhere[] = {
+        "allOf", "then", "else", "additionalItems", SCHEMA_NEGATED};
     const bool negated = json_object_get(part, SCHEMA_NEGATED) != NULL;
     s->n_negated += negated;
     ok = ok && schema_note_evaluated(s, part, m);
@@ -533,9 +528,8 @@ static bool flatten(struct schema *s, const json_t *schema, json_t *m, bool *nev
             json_decref(options);
             continue;
         }
-        if (schema_is_annotation(key) || strcmp(key, "allOf") == 0 || strcmp(key, "then") == 0 ||
-            strcmp(key, "else") == 0 || strcmp(key, "additionalItems") == 0 || schema_is_ref(key) ||
-            strcmp(key, SCHEMA_NEGATED) == 0 || (schema_is_evaluated_list(s, part, key)))
+        if (schema_is_annotation(key) || IS_ONE_OF(key, elsewhere) || schema_is_ref(key) ||
+            schema_is_evaluated_list(s, part, key))
             continue;
         ok = schema_is_logic(key) ? add_logic(s, part, key, v, m, never, depth)
                                   : add_keyword(s, m, key, v, never);

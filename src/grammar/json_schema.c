@@ -29,6 +29,14 @@ grammar_node schema_fail(struct schema *s, const char *key, const char *fmt, ...
     return grammar_never(s->b);
 }
 
+bool schema_is_one_of(const char *key, const char *const *list, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(list[i], key) == 0)
+            return true;
+    return false;
+}
+
 size_t schema_push(struct schema *s, const char *key)
 {
     size_t len = s->path.len;

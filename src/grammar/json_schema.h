@@ -46,6 +46,8 @@ grammar_node schema_compile(struct schema *s, const json_t *schema);
 grammar_node schema_compile_at(struct schema *s, const char *key, const json_t *schema);
 /* One more schema looked at; false, with an error, when they are too many. */
 bool schema_works(struct schema *s);
+bool schema_is_one_of(const char *key, const char *const *list, size_t n);
+#define IS_ONE_OF(key, list) schema_is_one_of(key, list, sizeof(list) / sizeof(list)[0])
 /* Values in v, itself counted: what comparing it may cost. */
 uint32_t schema_weight(const json_t *v);
 /* $ref, or one of its dynamic kind, which are the same where a document has one of each name. */
