@@ -17,4 +17,6 @@ enum err chat_turn_prepare(const struct chat_template *tmpl,
  * reference. (split.c) */
 struct json_t *chat_split_messages(const struct chat_traits *traits, const struct json_t *messages);
 
+bool chat_has_role(const struct json_t *m, const char *role);
+
 #endif

@@ -73,6 +73,10 @@ const char *reply_thoughts_list(size_t i);
 /* Does a reply have a frame of its own around content, so that it cannot begin with text? */
 bool reply_is_framed(const struct reply_format *f);
 
+/* Could this be a tool's name: letters, digits, '_', '-', '.' and ':'? */
+#define REPLY_MAX_NAME 128 /* bytes */
+bool reply_is_name(const char *s, size_t n);
+
 /* Ids of calls must have nine letters or digits (Mistral's templates insist). */
 bool reply_short_ids(const struct reply_format *f);
 

@@ -8,10 +8,10 @@ static bool has_words(const json_t *m)
     return json_string_length(json_object_get(m, "content")) > 0;
 }
 
-static bool is_result(const json_t *m)
+bool chat_has_role(const struct json_t *m, const char *role)
 {
-    const char *role = json_string_value(json_object_get(m, "role"));
-    return role && strcmp(role, "tool") == 0;
+    const char *its = json_string_value(json_object_get(m, "role"));
+    return its && strcmp(its, role) == 0;
 }
 
 /* A message that says nothing but these calls, which it takes over. */
@@ -36,7 +36,7 @@ static json_t *one_call_of(const json_t *m, size_t i, bool silent)
 static json_t *results_by_id(const json_t *messages, size_t from, size_t *end)
 {
     json_t *by_id = json_object();
-    for (*end = from; is_result(json_array_get(messages, *end)); ++*end) {
+    for (*end = from; chat_has_role(json_array_get(messages, *end), "tool"); ++*end) {
         json_t *m = json_array_get(messages, *end);
         const char *id = json_string_value(json_object_get(m, "tool_call_id"));
         if (!id)

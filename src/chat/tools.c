@@ -1,5 +1,7 @@
 #include "chat/tools.h"
 
+#include "chat/reply.h"
+
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
@@ -29,19 +31,7 @@ bool chat_tools_wanted(const struct chat_tools *t)
     return t && json_array_size(t->list) > 0 && t->choice != CHAT_TOOLS_NONE;
 }
 
-static bool is_name(const char *s)
-{
-    static const char others[] = "_-.:";
-    size_t n = strlen(s);
-    for (size_t i = 0; i < n; i++) {
-        char c = s[i];
-        bool ok = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-                  strchr(others, c);
-        if (!ok)
-            return false;
-    }
-    return n > 0 && n <= CHAT_MAX_TOOL_NAME;
-}
+_Static_assert(CHAT_MAX_TOOL_NAME == REPLY_MAX_NAME, "what may be called is read back");
 
 static enum err check(const struct chat_tools *t,
                       const char *field,
@@ -49,7 +39,7 @@ static enum err check(const struct chat_tools *t,
                       const json_t *parameters,
                       struct err_info *e)
 {
-    if (!is_name(name))
+    if (!reply_is_name(name, strlen(name)))
         return err_set_field(e,
                              ERR_INVALID,
                              field,

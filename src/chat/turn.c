@@ -149,12 +149,6 @@ static void note_names(json_t *names, const json_t *calls)
     }
 }
 
-static bool has_role(const json_t *m, const char *role)
-{
-    const char *its = json_string_value(json_object_get(m, "role"));
-    return its && strcmp(its, role) == 0;
-}
-
 static bool is_empty(const json_t *content)
 {
     return json_is_string(content) && json_string_length(content) == 0;
@@ -179,7 +173,7 @@ static void set_reasoning(const struct chat_traits *traits, const json_t *m, jso
     json_t *words = json_object_get(m, "content");
     const bool calls = json_array_size(json_object_get(m, "tool_calls")) > 0;
     const bool reasons = json_string_length(reasoning) > 0;
-    if (!has_role(m, "assistant"))
+    if (!chat_has_role(m, "assistant"))
         return;
     if (reasons && traits->thinking)
         json_object_set(copy, "thinking", reasoning);
@@ -207,7 +201,7 @@ static json_t *known_message(const struct chat_traits *traits, const json_t *m, 
     note_names(names, calls);
     const char *id = json_string_value(json_object_get(m, "tool_call_id"));
     json_t *name = id ? json_object_get(names, id) : NULL;
-    if (name && has_role(m, "tool") && !json_object_get(m, "name"))
+    if (name && chat_has_role(m, "tool") && !json_object_get(m, "name"))
         json_object_set(copy, "name", name);
     if (traits->short_ids)
         shorten_id(copy, "tool_call_id");
@@ -347,39 +341,9 @@ static void put_tools(struct buf *out, const struct chat_tools *tools, bool deep
     buf_str(out, tools->parallel ? "\nTo use several, write several such blocks." : "");
 }
 
-/* The list goes behind what the system says, or makes a turn of the system, or goes before what the
- * user says first. */
-static void insert_tools(const struct chat_traits *traits,
-                         const struct chat_tools *tools,
-                         bool deepseek,
-                         json_t *messages)
-{
-    struct buf text = {0};
-    json_t *first = json_array_get(messages, 0);
-    bool after = has_role(first, "system");
-    bool before = !traits->system && has_role(first, "user");
-    if (after) {
-        put_content(&text, first);
-        buf_str(&text, text.len > 0 ? "\n\n" : "");
-    }
-    put_tools(&text, tools, deepseek);
-    if (before) {
-        buf_str(&text, "\n\n");
-        put_content(&text, first);
-    }
-    if (after || before) {
-        json_t *copy = json_copy(first);
-        json_object_set_new(copy, "content", string_of(&text));
-        json_array_set_new(messages, 0, copy);
-    } else {
-        json_array_insert_new(messages, 0, text_message(traits->system ? "system" : "user", &text));
-    }
-    buf_deinit(&text);
-}
-
 static bool is_text_of(const json_t *m, const char *role)
 {
-    return has_role(m, role) && json_is_string(json_object_get(m, "content"));
+    return chat_has_role(m, role) && json_is_string(json_object_get(m, "content"));
 }
 
 /* words go behind what the message says, or before it; its content is text. */
@@ -396,6 +360,27 @@ static void join_words(json_t *m, const struct buf *words, bool behind)
         put_content(&text, m);
     }
     json_object_set_new(m, "content", string_of(&text));
+    buf_deinit(&text);
+}
+
+/* The list goes behind what the system says, or makes a turn of the system, or goes before what the
+ * user says first. */
+static void insert_tools(const struct chat_traits *traits,
+                         const struct chat_tools *tools,
+                         bool deepseek,
+                         json_t *messages)
+{
+    struct buf text = {0};
+    json_t *first = json_array_get(messages, 0);
+    bool behind = chat_has_role(first, "system");
+    put_tools(&text, tools, deepseek);
+    if (behind || (!traits->system && chat_has_role(first, "user"))) {
+        json_t *copy = json_copy(first);
+        join_words(copy, &text, behind);
+        json_array_set_new(messages, 0, copy);
+    } else {
+        json_array_insert_new(messages, 0, text_message(traits->system ? "system" : "user", &text));
+    }
     buf_deinit(&text);
 }
 
@@ -424,7 +409,7 @@ static json_t *move_system(json_t *messages, bool first)
     json_t *all = json_array();
     for (size_t i = 0; i <= json_array_size(messages); i++) {
         json_t *m = json_array_get(messages, i); /* NULL: the end */
-        if (has_role(m, "system") && !(first && i == 0)) {
+        if (chat_has_role(m, "system") && !(first && i == 0)) {
             bool more = words.len > 0 && json_string_length(json_object_get(m, "content")) > 0;
             buf_str(&words, more ? "\n\n" : "");
             put_content(&words, m);
@@ -450,7 +435,7 @@ static json_t *messages_for(const struct chat_traits *traits,
     struct buf results = {0};
     for (size_t i = 0; i < json_array_size(messages); i++) {
         const json_t *m = json_array_get(messages, i);
-        if (!traits->calls && !own && has_role(m, "tool")) {
+        if (!traits->calls && !own && chat_has_role(m, "tool")) {
             note_result(&results, m);
             continue;
         }

@@ -129,23 +129,19 @@ static const struct loose_spec gemma = {.close = "<tool_call|>", .quote = "<|\"|
 static const struct loose_spec functiongemma = {.close = "<end_function_call>",
                                                 .quote = "<escape>"};
 
-static const struct tagged_spec qwen = {.open = "<tool_call>",
-                                        .close = "</tool_call>",
-                                        .name_open = "<function=",
-                                        .name_close = ">",
-                                        .call_close = "</function>",
-                                        .key_open = "<parameter=",
-                                        .key_close = ">",
-                                        .value_close = "</parameter>",
-                                        .lines = true};
-static const struct tagged_spec seed = {.open = "<seed:tool_call>",
-                                        .close = "</seed:tool_call>",
-                                        .name_open = "<function=",
-                                        .name_close = ">",
-                                        .call_close = "</function>",
-                                        .key_open = "<parameter=",
-                                        .key_close = ">",
-                                        .value_close = "</parameter>"};
+/* <function=NAME><parameter=KEY>...</parameter></function> */
+#define FUNCTION_TAGS                                                                              \
+    .name_open = "<function=", .name_close = ">", .call_close = "</function>",                     \
+    .key_open = "<parameter=", .key_close = ">", .value_close = "</parameter>"
+/* <invoke name="NAME"><parameter name="KEY">...</parameter></invoke> */
+#define INVOKE_TAGS(prefix)                                                                        \
+    .name_open = "<" prefix "invoke name=\"", .name_close = "\">",                                 \
+    .call_close = "</" prefix "invoke>", .key_open = "<" prefix "parameter name=\"",               \
+    .value_close = "</" prefix "parameter>"
+static const struct tagged_spec qwen = {
+    .open = "<tool_call>", .close = "</tool_call>", FUNCTION_TAGS, .lines = true};
+static const struct tagged_spec seed = {
+    .open = "<seed:tool_call>", .close = "</seed:tool_call>", FUNCTION_TAGS};
 static const struct tagged_spec minicpm = {.name_open = "<function name=\"",
                                            .name_close = "\">",
                                            .call_close = "</function>",
@@ -161,28 +157,17 @@ static const struct tagged_spec glm = {.open = "<tool_call>",
                                        .value_close = "</arg_value>"};
 static const struct tagged_spec minimax = {.open = "<minimax:tool_call>",
                                            .close = "</minimax:tool_call>",
-                                           .name_open = "<invoke name=\"",
-                                           .name_close = "\">",
-                                           .call_close = "</invoke>",
-                                           .key_open = "<parameter name=\"",
-                                           .key_close = "\">",
-                                           .value_close = "</parameter>"};
+                                           INVOKE_TAGS(""),
+                                           .key_close = "\">"};
 static const struct tagged_spec muse = {.open = "<atem:function_calls>",
                                         .close = "</atem:function_calls>",
-                                        .name_open = "<atem:invoke name=\"",
-                                        .name_close = "\">",
-                                        .call_close = "</atem:invoke>",
-                                        .key_open = "<atem:parameter name=\"",
+                                        INVOKE_TAGS("atem:"),
                                         .key_close = "\">",
-                                        .value_close = "</atem:parameter>",
                                         .twice = true};
 #define DSML(block)                                                                                \
     {                                                                                              \
-        .open = "<｜DSML｜" block ">", .close = "</｜DSML｜" block ">",                            \
-        .name_open = "<｜DSML｜invoke name=\"", .name_close = "\">",                               \
-        .call_close = "</｜DSML｜invoke>", .key_open = "<｜DSML｜parameter name=\"",               \
-        .key_close = "\"", .value_open = {"string=\"true\">", "string=\"false\">"},                \
-        .value_close = "</｜DSML｜parameter>", .typed = true                                       \
+        .open = "<｜DSML｜" block ">", .close = "</｜DSML｜" block ">", INVOKE_TAGS("｜DSML｜"),   \
+        .key_close = "\"", .value_open = {"string=\"true\">", "string=\"false\">"}, .typed = true  \
     }
 static const struct tagged_spec dsml_3 = DSML("function_calls"), dsml_4 = DSML("tool_calls");
 

@@ -314,21 +314,14 @@ static grammar_node message_before(const struct maker *m,
 
 /* ---- reasoning ---- */
 
-/* What would begin a call within reasoning; NULL: nothing. */
+/* What would begin a call within reasoning; NULL: nothing. Of several marks no call lacks the last.
+ */
 static const char *call_mark(const struct maker *m)
 {
-    static const struct {
-        const char *format, *mark;
-    } marks[] = {{"qwen-xml", "<function="},
-                 {"glm", "<tool_call>"},
-                 {"kimi", "<|tool_call_begin|>"},
-                 {"apriel", "<tool_calls>"},
-                 {"kimi-k3", "<|open|>tools<|sep|>"},
-                 {"deepseek-v4", "<｜DSML｜tool_calls>"}};
-    for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++)
-        if (strcmp(marks[i].format, reply_format_name(m->r->style.format)) == 0)
-            return marks[i].mark;
-    return NULL;
+    const char *last = NULL, *mark;
+    for (size_t i = 0; (mark = reply_call_in_thoughts(m->r->style.format, i)); i++)
+        last = mark;
+    return last;
 }
 
 /* Reasoning where it is open, or may be opened, and the white space behind it. */

@@ -20,7 +20,6 @@
 
 #include <jansson.h>
 
-#define REPLY_MAX_NAME 128 /* bytes of a tool's name */
 #define REPLY_MAX_HEAD 512 /* bytes between an opening mark and the arguments; of space there */
 #define REPLY_MAX_KEY 512  /* bytes of a key without quotes */
 #define REPLY_MAX_MARKS 8
@@ -61,6 +60,10 @@ char reply_take_first(struct buf *b);                        /* of one that is n
 /* How s[0..n) meets a mark: it is no beginning of it, is one, or is all of it. */
 enum match { MATCH_NONE, MATCH_PART, MATCH_WHOLE };
 enum match reply_match(const char *mark, const char *s, size_t n);
+static inline enum match reply_better(enum match a, enum match b)
+{
+    return a > b ? a : b;
+}
 
 /* ---- states of the formats ---- */
 
@@ -240,8 +243,6 @@ bool reply_close_byte(struct reply_parser *p, const char *close, size_t *closed,
 
 /* Does the request have this tool? */
 bool reply_knows(const struct reply_parser *p, const char *name, size_t n);
-/* Could this be a tool's name at all? */
-bool reply_is_name(const char *s, size_t n);
 /* The name of a tool's property number i, or NULL. */
 const char *reply_property(const struct reply_parser *p, const char *tool, size_t i);
 /* The schema of one parameter of a tool, or NULL. */

@@ -11,11 +11,6 @@
 
 enum at { IN_SECTION, IN_HEAD, IN_ARGUMENTS, AFTER };
 
-static const struct named_spec *spec_of(const struct reply_parser *p)
-{
-    return p->named.spec;
-}
-
 static void to_head(struct reply_parser *p)
 {
     p->named.at = IN_HEAD;
@@ -49,7 +44,7 @@ static const char *growing(const char *const *marks, size_t n_marks, const char 
 /* Between the section's mark and the first call's. */
 static bool section_byte(struct reply_parser *p, char c)
 {
-    const struct named_spec *spec = spec_of(p);
+    const struct named_spec *spec = p->named.spec;
     size_t from = reply_skip_space(p->raw.data, strlen(spec->section), p->raw.len);
     buf_char(&p->raw, c);
     if (from + 1 == p->raw.len && reply_is_space(c) && p->raw.len <= REPLY_MAX_HEAD)
@@ -68,7 +63,7 @@ static bool section_byte(struct reply_parser *p, char c)
 static bool begin_call(struct reply_parser *p, size_t n)
 {
     struct reply_head head = {0};
-    if (!spec_of(p)->head(p->raw.data + p->named.head_at, n, &head) ||
+    if (!p->named.spec->head(p->raw.data + p->named.head_at, n, &head) ||
         !reply_is_name(head.name, head.n_name))
         return false;
     /* the head lies in raw, which ends with the call's beginning */
@@ -90,14 +85,14 @@ static bool no_arguments(struct reply_parser *p, size_t n)
     reply_arguments(p, "{}", 2);
     reply_end(p);
     p->named.at = AFTER;
-    if (!spec_of(p)->section)
+    if (!p->named.spec->section)
         reply_leave(p);
     return true;
 }
 
 static bool head_byte(struct reply_parser *p, char c)
 {
-    const char *close = spec_of(p)->close;
+    const char *close = p->named.spec->close;
     size_t n = p->raw.len - p->named.head_at;
     if (c == '{') {
         if (!begin_call(p, n))
@@ -124,7 +119,7 @@ static bool arguments_byte(struct reply_parser *p, char c)
 /* Behind the arguments: a fence, the closing mark, another call, the section's end. */
 static bool after_byte(struct reply_parser *p, char c)
 {
-    const struct named_spec *spec = spec_of(p);
+    const struct named_spec *spec = p->named.spec;
     const char *const marks[] = {"```", spec->close, spec->section_close, spec->call};
     size_t n_marks = spec->section ? 4 : 2;
     if (!spec->close && !spec->section) {

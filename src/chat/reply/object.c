@@ -13,11 +13,6 @@
 enum at { AT_VALUE, AT_KEY, IN_KEY, AT_COLON, AT_MEMBER, IN_MEMBER, AT_COMMA, AFTER };
 enum target { OF_NAME, OF_ARGUMENTS, OF_ID, OF_FUNCTION, OF_TYPE, OF_OTHER };
 
-static const struct object_spec *spec_of(const struct reply_parser *p)
-{
-    return p->object.spec;
-}
-
 static void reset(struct object_state *o)
 {
     o->at = AT_VALUE;
@@ -55,7 +50,7 @@ void object_begin(struct reply_parser *p, const struct object_spec *spec, const 
     p->object.spec = spec;
     reset(&p->object);
     p->object.in_array = p->object.any = false;
-    p->object.close = strncmp(mark, "```", 3) == 0 ? "```" : spec_of(p)->close;
+    p->object.close = strncmp(mark, "```", 3) == 0 ? "```" : p->object.spec->close;
     /* where the object's own bracket is the mark */
     char last = mark[0] ? mark[strlen(mark) - 1] : '\0';
     if (last == '{')
@@ -147,10 +142,10 @@ static bool key_byte(struct reply_parser *p, char c)
     struct object_state *o = &p->object;
     if (!json_unescape_byte(&o->unescape, c, &o->word))
         return true;
-    if (spec_of(p)->keyed && !o->has_name)
+    if (p->object.spec->keyed && !o->has_name)
         return key_is_name(p);
     enum target t = target_of(o->word.data ? o->word.data : "", o->word.len);
-    if (t == OF_OTHER && spec_of(p)->bare && !o->begun) {
+    if (t == OF_OTHER && p->object.spec->bare && !o->begun) {
         reply_give_back(p); /* JSON, but no call */
         return true;
     }
@@ -214,7 +209,7 @@ static bool word_byte(struct reply_parser *p, char c)
         return true;
     o->has_name = true;
     bool ok = reply_knows(p, to->data, to->len) ||
-              (!spec_of(p)->bare && reply_is_name(to->data, to->len));
+              (!p->object.spec->bare && reply_is_name(to->data, to->len));
     if (!ok)
         reply_give_back(p);
     return true;

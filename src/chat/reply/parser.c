@@ -365,11 +365,6 @@ static void enter(struct reply_parser *p, const char *mark)
         p->format->enter(p, mark);
 }
 
-static enum match better(enum match a, enum match b)
-{
-    return a > b ? a : b;
-}
-
 static bool may_open(const struct reply_parser *p, const struct reply_mark *m)
 {
     return m->text && !(m->at_start && p->begun);
@@ -381,7 +376,7 @@ static enum match try_drop(struct reply_parser *p)
     enum match best = MATCH_NONE;
     for (size_t i = 0; p->drop && i < REPLY_MAX_DROPS; i++) {
         enum match got = may_open(p, &p->drop[i]) ? match(&p->held, p->drop[i].text) : MATCH_NONE;
-        best = better(best, got);
+        best = reply_better(best, got);
     }
     if (best == MATCH_WHOLE)
         buf_clear(&p->held);
@@ -419,7 +414,7 @@ static enum match try_call(struct reply_parser *p)
             enter(p, m->text);
             return got;
         }
-        best = better(best, got);
+        best = reply_better(best, got);
     }
     return best;
 }
@@ -435,13 +430,13 @@ static enum match try_open(struct reply_parser *p)
             open_thoughts(p);
         else if (closes == MATCH_WHOLE)
             close_thoughts(p);
-        best = better(opens, closes);
+        best = reply_better(opens, closes);
         if (best == MATCH_WHOLE)
             return best;
     }
-    best = better(best, try_answer(p));
-    best = best == MATCH_WHOLE ? best : better(best, try_drop(p));
-    return best == MATCH_WHOLE ? best : better(best, try_call(p));
+    best = reply_better(best, try_answer(p));
+    best = best == MATCH_WHOLE ? best : reply_better(best, try_drop(p));
+    return best == MATCH_WHOLE ? best : reply_better(best, try_call(p));
 }
 
 static enum match try_close(struct reply_parser *p)
@@ -452,9 +447,9 @@ static enum match try_close(struct reply_parser *p)
     enum match again = p->thought ? MATCH_NONE : match(&p->held, p->thoughts->open);
     if (again == MATCH_WHOLE) /* it is open already */
         open_thoughts(p);
-    got = better(got, again);
+    got = reply_better(got, again);
     bool calls = got != MATCH_WHOLE && p->format && p->format->calls_end_thoughts;
-    return calls ? better(got, try_call(p)) : got;
+    return calls ? reply_better(got, try_call(p)) : got;
 }
 
 /* One byte of text or reasoning. What is held is let go from the front until it may be a mark. */

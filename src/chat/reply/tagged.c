@@ -124,12 +124,6 @@ static bool may_quote(const struct reply_parser *p, bool *whole)
     return reply_starts(open, p->raw.data, p->raw.len);
 }
 
-/* Does it end there: no, perhaps, yes? */
-static enum match later(enum match a, enum match b)
-{
-    return a > b ? a : b;
-}
-
 /* Of marks, white space before them: is one at s[0..n)? `last`: nothing more comes. */
 static enum match marks_at(
     const char *const *marks, size_t n_marks, const char *s, size_t n, bool last)
@@ -138,7 +132,7 @@ static enum match marks_at(
     size_t at = reply_skip_space(s, 0, n);
     for (size_t i = 0; i < n_marks; i++) {
         enum match got = marks[i] ? reply_match(marks[i], s + at, n - at) : MATCH_NONE;
-        best = later(best, got);
+        best = reply_better(best, got);
     }
     return best == MATCH_PART && (last || at >= REPLY_MAX_HEAD) ? MATCH_WHOLE : best;
 }
@@ -187,11 +181,11 @@ static enum match ending(const struct reply_parser *p, bool last, size_t *n)
     *n = line + strlen(close);
     if (got == MATCH_WHOLE || !line || !p->tagged.value_begun)
         return got;
-    enum match open = later(tag_at(spec->call_close, &spec->close, 1, s, n_s, last),
-                            key_at(p, s, n_s)); /* never closed */
+    enum match open = reply_better(tag_at(spec->call_close, &spec->close, 1, s, n_s, last),
+                                   key_at(p, s, n_s)); /* never closed */
     if (open == MATCH_WHOLE)
         *n = line;
-    return later(got, open);
+    return reply_better(got, open);
 }
 
 static void end_value(struct reply_parser *p)
