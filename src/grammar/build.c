@@ -36,6 +36,16 @@ grammar_node builder_fail(struct grammar_builder *b, const char *fmt, ...)
     return NEVER;
 }
 
+enum err builder_refuse(const struct grammar_builder *b, struct err_info *e, const char *fmt, ...)
+{
+    char text[sizeof e->text];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    return err_set_field(e, ERR_INVALID, b->field, "'%s'%s", b->field, text);
+}
+
 static grammar_node add_node(struct grammar_builder *b, struct node n)
 {
     if (builder_failed(b))

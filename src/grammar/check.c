@@ -219,14 +219,9 @@ static enum err open_rule(struct walk *w, uint32_t rule, struct err_info *e)
 {
     const struct grammar_builder *b = w->c->b;
     if (b->rules[rule].body == NONE)
-        return err_set_field(e,
-                             ERR_INVALID,
-                             b->field,
-                             "'%s': rule '%.100s' is not defined",
-                             b->field,
-                             b->rules[rule].name);
+        return builder_refuse(b, e, ": rule '%.100s' is not defined", b->rules[rule].name);
     if (w->c->work > MAX_WORK)
-        return err_set_field(e, ERR_INVALID, b->field, "'%s' is too tangled", b->field);
+        return builder_refuse(b, e, " is too tangled");
     w->stack = grow(w->stack, &w->cap, w->n + 1, sizeof *w->stack);
     struct frame *f = &w->stack[w->n++];
     *f = (struct frame){.rule = rule};
@@ -248,12 +243,10 @@ static enum err walk_rules(struct walk *w, uint32_t rule, struct err_info *e)
             if (w->colour[to] == NEW)
                 err = open_rule(w, to, e);
             else if (w->colour[to] == OPEN && w->first)
-                err = err_set_field(e,
-                                    ERR_INVALID,
-                                    w->c->b->field,
-                                    "'%s': rule '%.100s' begins with itself (left recursion)",
-                                    w->c->b->field,
-                                    w->c->b->rules[to].name);
+                err = builder_refuse(w->c->b,
+                                     e,
+                                     ": rule '%.100s' begins with itself (left recursion)",
+                                     w->c->b->rules[to].name);
             continue;
         }
         w->colour[f->rule] = DONE;
@@ -298,25 +291,20 @@ static enum err find(struct check *c, grammar_node root, struct err_info *e)
     enum err err = order_rules(c, root, e);
     if (err)
         return err;
-    const char *field = c->b->field;
     for (uint32_t i = 0; i < c->n_order; i++)
         c->f->rule_used[c->order[i]] = true;
     do {
         make_round(c);
         if (c->work > MAX_WORK)
-            return err_set_field(e, ERR_INVALID, field, "'%s' is too tangled", field);
+            return builder_refuse(c->b, e, " is too tangled");
     } while (c->changed);
     c->round++;
     look(c, root);
     if (c->f->tail[root] == NOTHING)
-        return err_set_field(e, ERR_INVALID, field, "'%s' admits no text at all", field);
+        return builder_refuse(c->b, e, " admits no text at all");
     if (c->f->tail[root] == TOO_DEEP)
-        return err_set_field(e,
-                             ERR_INVALID,
-                             field,
-                             "'%s': even the shortest text nests deeper than %d",
-                             field,
-                             GRAMMAR_MAX_DEPTH);
+        return builder_refuse(
+            c->b, e, ": even the shortest text nests deeper than %d", GRAMMAR_MAX_DEPTH);
     return refuse_left_recursion(c, e);
 }
 

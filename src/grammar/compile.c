@@ -657,12 +657,7 @@ enum err program_compile(struct grammar_builder *b,
     facts_deinit(&f);
     if (c.too_large) {
         program_deinit(out);
-        return err_set_field(e,
-                             ERR_INVALID,
-                             b->field,
-                             "'%s' is too large: over %u states of its automaton",
-                             b->field,
-                             MAX_STATES);
+        return builder_refuse(b, e, " is too large: over %u states of its automaton", MAX_STATES);
     }
     find_classes(out, c.n_edges);
     find_ways(out, v->has);

@@ -81,6 +81,9 @@ struct grammar_builder {
 
 /* Keep the first error; always returns the node NEVER. */
 grammar_node builder_fail(struct grammar_builder *b, const char *fmt, ...) WEIR_PRINTF(2, 3);
+/* ERR_INVALID: the name of the builder's field and the text behind it. */
+enum err builder_refuse(const struct grammar_builder *b, struct err_info *e, const char *fmt, ...)
+    WEIR_PRINTF(3, 4);
 static inline bool builder_failed(const struct grammar_builder *b)
 {
     return b->error.code != OK;

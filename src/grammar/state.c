@@ -240,8 +240,7 @@ static enum err check_tokens(const struct grammar_builder *b,
 {
     for (uint32_t i = 0; i < b->n_nodes; i++)
         if (b->nodes[i].kind == NODE_TOKEN && b->nodes[i].a >= v->n)
-            return err_set_field(
-                e, ERR_INVALID, b->field, "'%s': there is no token %u", b->field, b->nodes[i].a);
+            return builder_refuse(b, e, ": there is no token %u", b->nodes[i].a);
     return OK;
 }
 

@@ -119,6 +119,8 @@ struct jnames {
     size_t n, cap;
 };
 
+void jnames_add(struct jrun *r, struct jnames *l, const struct jstr *name);
+
 struct jnode {
     enum jnode_kind kind;
     enum jop op;

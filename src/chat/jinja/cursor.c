@@ -108,6 +108,12 @@ void jparse_add(struct jparser *p, struct jnodes *l, struct jnode *n)
     l->items[l->n++] = n;
 }
 
+void jnames_add(struct jrun *r, struct jnames *l, const struct jstr *name)
+{
+    l->items = jrun_grow(r, l->items, l->n, l->n + 1, &l->cap, sizeof(void *));
+    l->items[l->n++] = name;
+}
+
 void jparse_add_arg(struct jparser *p,
                     struct jarg_nodes *l,
                     const struct jstr *name,
@@ -126,6 +132,6 @@ const struct jstr *jparse_intern(struct jparser *p, const struct jstr *name)
     for (size_t i = 0; i < l->n; i++)
         if (jstr_eq(l->items[i], name))
             return l->items[i];
-    l->items = jrun_grow(p->r, l->items, l->n, l->n + 1, &l->cap, sizeof(void *));
-    return l->items[l->n++] = name;
+    jnames_add(p->r, l, name);
+    return name;
 }

@@ -130,13 +130,7 @@ static const struct jbuiltin dict_methods[] = {
 };
 
 static const struct jbuiltin list_methods[] = {
-    {"count", "/value", 1, list_count, NULL},
-    {"index", "/value start stop", 1, list_index, NULL},
-    {"copy", "", 0, itself, NULL},
-    {NULL, NULL, 0, NULL, NULL},
-};
-
-static const struct jbuiltin tuple_methods[] = {
+    {"copy", "", 0, itself, NULL}, /* not of tuples */
     {"count", "/value", 1, list_count, NULL},
     {"index", "/value start stop", 1, list_index, NULL},
     {NULL, NULL, 0, NULL, NULL},
@@ -197,7 +191,7 @@ const struct jbuiltin *jmethod_find(struct jval v, const struct jstr *name)
                                                     [J_FLOAT] = float_methods,
                                                     [J_STR] = jmethods_str,
                                                     [J_LIST] = list_methods,
-                                                    [J_TUPLE] = tuple_methods,
+                                                    [J_TUPLE] = list_methods + 1,
                                                     [J_DICT] = dict_methods,
                                                     [J_RANGE] = range_methods,
                                                     [J_LOOP] = loop_methods,

@@ -19,12 +19,6 @@ struct frame {
 
 static void open_scopes(struct frame *f, const struct jnodes *body);
 
-static void add(struct jrun *r, struct jnames *l, const struct jstr *name)
-{
-    l->items = jrun_grow(r, l->items, l->n, l->n + 1, &l->cap, sizeof(void *));
-    l->items[l->n++] = name;
-}
-
 static bool knows(const struct frame *f, const struct jstr *name)
 {
     jrun_charge(f->r, 1 + f->known.n / 16);
@@ -46,19 +40,19 @@ static bool known_around(const struct frame *f, const struct jstr *name)
 static void note(struct frame *f, const struct jstr *name)
 {
     if (!knows(f, name))
-        add(f->r, &f->known, name);
+        jnames_add(f->r, &f->known, name);
 }
 
 static void note_set(struct frame *f, const struct jstr *name, bool always)
 {
     if (knows(f, name))
         return;
-    add(f->r, &f->known, name);
+    jnames_add(f->r, &f->known, name);
     if (!always || known_around(f, name))
         return;
     if (!f->unset)
         f->unset = jrun_alloc(f->r, sizeof *f->unset);
-    add(f->r, f->unset, name);
+    jnames_add(f->r, f->unset, name);
 }
 
 /* ---- expressions and targets ---- */

@@ -76,6 +76,14 @@ bool juni_digit(uint32_t c)
     return false;
 }
 
+static bool is_among(uint32_t c, const uint32_t *list, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (c == list[i])
+            return true;
+    return false;
+}
+
 /* Numbers of CJK are letters by category. */
 bool juni_numeric(uint32_t c)
 {
@@ -86,10 +94,7 @@ bool juni_numeric(uint32_t c)
     utf8proc_category_t cat = category(c);
     if (cat == UTF8PROC_CATEGORY_ND || cat == UTF8PROC_CATEGORY_NL || cat == UTF8PROC_CATEGORY_NO)
         return true;
-    for (size_t i = 0; i < sizeof cjk / sizeof cjk[0]; i++)
-        if (c == cjk[i])
-            return true;
-    return false;
+    return is_among(c, cjk, sizeof cjk / sizeof cjk[0]);
 }
 
 bool juni_alnum(uint32_t c)
@@ -189,9 +194,9 @@ static size_t capital(uint32_t c, bool title, utf8proc_int32_t out[4])
 /* Marks, and punctuation that stands inside of words. */
 static bool is_case_ignorable(uint32_t c)
 {
-    static const uint32_t inside[] = {'\'',
-                                      '.',
-                                      ':',
+    static const uint32_t inside[] = {0x27,
+                                      0x2E,
+                                      0x3A,
                                       0xB7,
                                       0x387,
                                       0x55F,
@@ -206,9 +211,8 @@ static bool is_case_ignorable(uint32_t c)
                                       0xFF07,
                                       0xFF0E,
                                       0xFF1A};
-    for (size_t i = 0; i < sizeof inside / sizeof inside[0]; i++)
-        if (c == inside[i])
-            return true;
+    if (is_among(c, inside, sizeof inside / sizeof inside[0]))
+        return true;
     utf8proc_category_t cat = category(c);
     return cat == UTF8PROC_CATEGORY_MN || cat == UTF8PROC_CATEGORY_ME ||
            cat == UTF8PROC_CATEGORY_CF || cat == UTF8PROC_CATEGORY_LM ||
