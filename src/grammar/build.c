@@ -223,6 +223,26 @@ grammar_node grammar_alt(struct grammar_builder *b, uint32_t n, const grammar_no
     return combine(b, NODE_ALT, n, nodes, NEVER);
 }
 
+void node_list_add(struct node_list *l, grammar_node node)
+{
+    l->nodes = grow(l->nodes, &l->cap, l->n + 1, sizeof *l->nodes);
+    l->nodes[l->n++] = node;
+}
+
+grammar_node node_list_seq(struct grammar_builder *b, struct node_list *l)
+{
+    grammar_node node = grammar_seq(b, l->n, l->nodes);
+    free(l->nodes);
+    return node;
+}
+
+grammar_node node_list_alt(struct grammar_builder *b, struct node_list *l)
+{
+    grammar_node node = grammar_alt(b, l->n, l->nodes);
+    free(l->nodes);
+    return node;
+}
+
 grammar_node grammar_repeat(struct grammar_builder *b, grammar_node x, uint32_t min, uint32_t max)
 {
     if (builder_failed(b) || max < min)

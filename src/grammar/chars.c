@@ -87,12 +87,7 @@ void char_set_invert(struct char_set *s)
     char_set_normalise(s);
 }
 
-struct pieces {
-    grammar_node *nodes;
-    uint32_t n, cap;
-};
-
-static void add_piece(struct grammar_builder *b, struct pieces *p, uint32_t lo, uint32_t hi)
+static void add_piece(struct grammar_builder *b, struct node_list *p, uint32_t lo, uint32_t hi)
 {
     char first[4], last[4];
     grammar_node bytes[4];
@@ -100,12 +95,11 @@ static void add_piece(struct grammar_builder *b, struct pieces *p, uint32_t lo, 
     (void)utf8_encode(hi, last);
     for (uint32_t i = 0; i < n; i++)
         bytes[i] = grammar_byte_range(b, (uint8_t)first[i], (uint8_t)last[i]);
-    p->nodes = grow(p->nodes, &p->cap, p->n + 1, sizeof *p->nodes);
-    p->nodes[p->n++] = grammar_seq(b, n, bytes);
+    node_list_add(p, grammar_seq(b, n, bytes));
 }
 
 /* lo..hi of more than one byte each. */
-static void add_range(struct grammar_builder *b, struct pieces *p, uint32_t lo, uint32_t hi)
+static void add_range(struct grammar_builder *b, struct node_list *p, uint32_t lo, uint32_t hi)
 {
     static const uint32_t ends[] = {0x7ff, 0xffff};
     for (int i = 0; i < 2; i++) {
@@ -138,13 +132,12 @@ grammar_node grammar_chars(struct grammar_builder *b,
                            const struct grammar_range *ranges)
 {
     struct char_set set = {0};
-    struct pieces p = {0};
+    struct node_list p = {0};
     struct byte_class ascii = {0};
     for (uint32_t i = 0; i < n; i++)
         char_set_add(&set, ranges[i].lo, ranges[i].hi);
     char_set_normalise(&set);
-    p.nodes = grow(p.nodes, &p.cap, 1, sizeof *p.nodes);
-    p.n = 1; /* the place of the ASCII part */
+    node_list_add(&p, grammar_never(b)); /* the place of the ASCII part */
     for (uint32_t i = 0; i < set.n; i++) {
         uint32_t lo = set.r[i].lo, hi = set.r[i].hi;
         if (lo < 0x80)
@@ -153,8 +146,6 @@ grammar_node grammar_chars(struct grammar_builder *b,
             add_range(b, &p, lo < 0x80 ? 0x80 : lo, hi);
     }
     p.nodes[0] = builder_class(b, &ascii);
-    grammar_node node = grammar_alt(b, p.n, p.nodes);
-    free(p.nodes);
     char_set_deinit(&set);
-    return node;
+    return node_list_alt(b, &p);
 }

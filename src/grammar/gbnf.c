@@ -350,16 +350,6 @@ static bool parse_element(struct gbnf *g, grammar_node *out)
     }
 }
 
-struct node_list {
-    grammar_node *nodes;
-    uint32_t n, cap;
-};
-static void add(struct node_list *l, grammar_node node)
-{
-    l->nodes = grow(l->nodes, &l->cap, l->n + 1, sizeof *l->nodes);
-    l->nodes[l->n++] = node;
-}
-
 /* Is this the beginning of the next rule? Outside of brackets a line end has ended this one
  * already, so only a line that was continued by | needs the question. */
 static grammar_node parse_sequence(struct gbnf *g, bool nested)
@@ -367,27 +357,23 @@ static grammar_node parse_sequence(struct gbnf *g, bool nested)
     struct node_list l = {0};
     grammar_node x;
     while (!failed(g) && parse_element(g, &x)) {
-        add(&l, parse_suffixes(g, x, nested));
+        node_list_add(&l, parse_suffixes(g, x, nested));
         skip_space(g, nested);
     }
-    grammar_node node = grammar_seq(g->b, l.n, l.nodes);
-    free(l.nodes);
-    return node;
+    return node_list_seq(g->b, &l);
 }
 
 static grammar_node parse_alternatives(struct gbnf *g, bool nested)
 {
     struct node_list l = {0};
     skip_space(g, nested);
-    add(&l, parse_sequence(g, nested));
+    node_list_add(&l, parse_sequence(g, nested));
     while (!failed(g) && peek(g) == '|') {
         g->at++;
         skip_space(g, true);
-        add(&l, parse_sequence(g, nested));
+        node_list_add(&l, parse_sequence(g, nested));
     }
-    grammar_node node = grammar_alt(g->b, l.n, l.nodes);
-    free(l.nodes);
-    return node;
+    return node_list_alt(g->b, &l);
 }
 
 static void parse_rule(struct gbnf *g)

@@ -100,6 +100,14 @@ static inline bool class_has(const struct byte_class *c, uint32_t i)
 {
     return c->bits[i / 64] >> i % 64 & 1;
 }
+/* Nodes under construction; zero-initialise. What makes one node of them gives them up. */
+struct node_list {
+    grammar_node *nodes;
+    uint32_t n, cap;
+};
+void node_list_add(struct node_list *l, grammar_node node);
+grammar_node node_list_seq(struct grammar_builder *b, struct node_list *l);
+grammar_node node_list_alt(struct grammar_builder *b, struct node_list *l);
 /* Grow *array of *cap elements to hold n; aborts when memory is out (sizes are bounded above). */
 void *grow(void *array, uint32_t *cap, uint32_t n, size_t size);
 

@@ -75,7 +75,6 @@ bool schema_read_unevaluated(
     return true;
 }
 
-/* Note what the part evaluates; what `not` came to evaluates nothing. False with an error. */
 bool schema_note_evaluated(struct schema *s, const json_t *part, json_t *m)
 {
     static const char *const described[] = {
@@ -118,7 +117,6 @@ json_t *schema_negated_all(json_t *schema)
     return all;
 }
 
-/* Options of what `not` came to are of that kind too: new. */
 json_t *schema_negated_options(json_t *list)
 {
     json_t *out = json_array();

@@ -102,8 +102,7 @@ static grammar_node other_names(struct schema *s,
 {
     struct grammar_builder *b = s->b;
     struct char_set free_set = {0}, taken = {0};
-    grammar_node *some = NULL;
-    uint32_t n_some = 0, cap = 0;
+    struct node_list some = {0};
     size_t i = 0;
     if (!schema_works(s))
         return grammar_never(b);
@@ -119,26 +118,22 @@ static grammar_node other_names(struct schema *s,
         while (to < n && strncmp(names[to] + at, names[i] + at, len) == 0)
             to++;
         char_set_add(&taken, c, c);
-        some = grow(some, &cap, n_some + 3, sizeof *some);
-        some[n_some++] = SEQ(s->b,
-                             grammar_literal(b, names[i] + at, len),
-                             other_names(s, names + i, to - i, at + len, any, depth + 1));
+        grammar_node name = grammar_literal(b, names[i] + at, len);
+        grammar_node rest = other_names(s, names + i, to - i, at + len, any, depth + 1);
+        node_list_add(&some, SEQ(b, name, rest));
         i = to;
     }
-    some = grow(some, &cap, n_some + 2, sizeof *some);
     plain_chars(&free_set);
     char_set_invert(&free_set); /* what may not be, and what is taken; then the rest of all */
     for (uint32_t k = 0; k < taken.n; k++)
         char_set_add(&free_set, taken.r[k].lo, taken.r[k].hi);
     char_set_normalise(&free_set);
     char_set_invert(&free_set);
-    some[n_some++] = SEQ(s->b, grammar_chars(b, free_set.n, free_set.r), any);
-    some[n_some++] = may_end ? grammar_empty(b) : grammar_never(b);
-    grammar_node node = grammar_alt(b, n_some, some);
-    free(some);
+    node_list_add(&some, SEQ(b, grammar_chars(b, free_set.n, free_set.r), any));
+    node_list_add(&some, may_end ? grammar_empty(b) : grammar_never(b));
     char_set_deinit(&taken);
     char_set_deinit(&free_set);
-    return node;
+    return node_list_alt(b, &some);
 }
 
 static bool is_plain(const char *name)

@@ -15,7 +15,6 @@
 #include "grammar/regex.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define MAX_GROUPS_OPEN 200
@@ -162,18 +161,11 @@ static grammar_node anything_beside(struct regex *r, enum side edge, bool before
 
 /* A sequence while it is read. */
 struct sequence {
-    grammar_node *nodes;
-    uint32_t n, cap;
+    struct node_list list;
     enum side first, last; /* last: of what stands before the next */
     bool boundary;         /* \b stands there too */
     size_t boundary_at;
 };
-
-static void add_node(struct sequence *q, grammar_node node)
-{
-    q->nodes = grow(q->nodes, &q->cap, q->n + 1, sizeof *q->nodes);
-    q->nodes[q->n++] = node;
-}
 
 /* Keep to a \b between what was read and what has the edge `next`; *beside, if it is not
  * NULL, becomes what a search has there. */
@@ -226,7 +218,7 @@ static grammar_node parse_sequence(struct regex *r, bool top)
     const bool searches = r->search && top && !begins;
     q.first = SIDE_UNKNOWN;
     q.last = searches ? SIDE_FREE : top ? SIDE_OTHER : SIDE_UNKNOWN;
-    add_node(&q, searches ? anything(r) : grammar_empty(r->b));
+    node_list_add(&q.list, searches ? anything(r) : grammar_empty(r->b));
     while (!failed(r) && r->at < r->n && peek(r) != '|' && peek(r) != ')') {
         if (top && peek(r) == '$' &&
             (r->at + 1 == r->n || r->s[r->at + 1] == '|' || r->s[r->at + 1] == ')')) {
@@ -242,10 +234,10 @@ static grammar_node parse_sequence(struct regex *r, bool top)
         }
         grammar_node node = parse_repeated(r);
         const enum side first = r->first, last = r->last;
-        settle(r, &q, first, q.last == SIDE_FREE ? &q.nodes[0] : NULL);
-        q.first = q.n == 1 ? first : q.first;
+        settle(r, &q, first, q.last == SIDE_FREE ? &q.list.nodes[0] : NULL);
+        q.first = q.list.n == 1 ? first : q.first;
         q.last = last;
-        add_node(&q, node);
+        node_list_add(&q.list, node);
     }
     grammar_node tail = grammar_empty(r->b);
     if (r->search && top && !ends) {
@@ -255,33 +247,27 @@ static grammar_node parse_sequence(struct regex *r, bool top)
         tail = grammar_optional(r->b, regex_one(r, '\n')); /* Python's $ */
     }
     settle(r, &q, top ? SIDE_OTHER : SIDE_UNKNOWN, NULL);
-    add_node(&q, tail);
-    grammar_node node = grammar_seq(r->b, q.n, q.nodes);
-    free(q.nodes);
+    node_list_add(&q.list, tail);
     r->first = q.first;
     r->last = q.last;
-    return node;
+    return node_list_seq(r->b, &q.list);
 }
 
 static grammar_node parse_alternatives(struct regex *r, bool top)
 {
-    grammar_node *nodes = NULL;
-    uint32_t n = 0, cap = 0;
+    struct node_list l = {0};
     enum side first = SIDE_UNKNOWN, last = SIDE_UNKNOWN;
     bool more = true;
     while (more && !failed(r)) {
-        nodes = grow(nodes, &cap, n + 1, sizeof *nodes);
-        nodes[n++] = parse_sequence(r, top);
-        first = n == 1 || first == r->first ? r->first : SIDE_UNKNOWN;
-        last = n == 1 || last == r->last ? r->last : SIDE_UNKNOWN;
+        node_list_add(&l, parse_sequence(r, top));
+        first = l.n == 1 || first == r->first ? r->first : SIDE_UNKNOWN;
+        last = l.n == 1 || last == r->last ? r->last : SIDE_UNKNOWN;
         more = peek(r) == '|';
         r->at += more;
     }
-    grammar_node node = grammar_alt(r->b, n, nodes);
-    free(nodes);
     r->first = first;
     r->last = last;
-    return node;
+    return node_list_alt(r->b, &l);
 }
 
 /* All of r->s, from r->at on. */

@@ -353,7 +353,6 @@ grammar_node regex_any(struct regex *r)
     return regex_emit(r, &set);
 }
 
-/* One character of the kind, of ASCII. */
 grammar_node regex_kind(struct regex *r, enum side kind)
 {
     struct char_set set = {0};

@@ -55,7 +55,6 @@ grammar_node frame_piece(const struct maker *m, const char *s)
     return text_piece(m, s);
 }
 
-/* Pieces, from the one numbered `from` on. */
 grammar_node frame_pieces_from(const struct maker *m, const char *const *texts, size_t from)
 {
     grammar_node nodes[MAX_PIECES];

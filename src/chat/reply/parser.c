@@ -195,7 +195,6 @@ const char *reply_property(const struct reply_parser *p, const char *tool, size_
     return NULL;
 }
 
-/* What the schema refers to within root, or itself. */
 const json_t *reply_resolve(const json_t *root, const json_t *schema)
 {
     char key[256];
