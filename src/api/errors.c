@@ -21,41 +21,59 @@ enum err api_not_tokenized(enum err why, const char *field, struct err_info *e)
 
 int api_status_of(enum err code)
 {
-    switch (code) {
-    case OK:
-        return 200;
-    case ERR_FORMAT:
-    case ERR_INVALID:
-    case ERR_TOO_LONG:
-        return 400;
-    case ERR_AUTH:
-        return 401;
-    case ERR_FORBIDDEN:
-        return 403;
-    case ERR_NOT_FOUND:
-        return 404;
-    case ERR_METHOD:
-        return 405;
-    case ERR_TOO_LARGE:
-        return 413;
-    case ERR_QUEUE_FULL:
-    case ERR_RATE_LIMIT:
-        return 429;
-    case ERR_UNSUPPORTED:
-        return 501;
-    case ERR_DRAINING:
-    case ERR_NOMEM:
-        return 503;
-    case ERR_FULL:
-        return 507;
-    case ERR_IO:
-    case ERR_INTERNAL:
-        break;
-    }
-    return 500;
+    static const int statuses[] = {[OK] = 200,
+                                   [ERR_NOMEM] = 503,
+                                   [ERR_IO] = 500,
+                                   [ERR_FULL] = 507,
+                                   [ERR_FORMAT] = 400,
+                                   [ERR_UNSUPPORTED] = 501,
+                                   [ERR_INVALID] = 400,
+                                   [ERR_NOT_FOUND] = 404,
+                                   [ERR_METHOD] = 405,
+                                   [ERR_AUTH] = 401,
+                                   [ERR_FORBIDDEN] = 403,
+                                   [ERR_TOO_LONG] = 400,
+                                   [ERR_TOO_LARGE] = 413,
+                                   [ERR_QUEUE_FULL] = 429,
+                                   [ERR_RATE_LIMIT] = 429,
+                                   [ERR_DRAINING] = 503,
+                                   [ERR_INTERNAL] = 500};
+    return statuses[code];
 }
 
-/* OpenAI's machine-readable code, NULL where it has none. */
+/* What each API calls a status; NULL: as it calls all below 500, or all from there on. */
+static const struct words {
+    int status;
+    const char *code; /* OpenAI's machine-readable one */
+    const char *openai, *anthropic, *llama;
+} words[] = {
+    {401,
+     "invalid_api_key",
+     "authentication_error",
+     "authentication_error",
+     "authentication_error"},
+    {403, "forbidden", "permission_error", "permission_error", "permission_error"},
+    {404, "not_found", NULL, "not_found_error", "not_found_error"},
+    {405, "method_not_allowed", NULL, NULL, NULL},
+    {413, "request_too_large", NULL, "request_too_large", NULL},
+    {415, "unsupported_encoding", NULL, NULL, NULL},
+    {429, "queue_full", "rate_limit_error", "rate_limit_error", "rate_limit_error"},
+    {431, "headers_too_large", NULL, NULL, NULL},
+    {501, "unsupported", NULL, NULL, "not_supported_error"},
+    {503, "unavailable", NULL, "overloaded_error", "unavailable_error"},
+    {507, "disk_full", NULL, NULL, NULL},
+    {STATUS_OVERLOADED, NULL, NULL, "overloaded_error", NULL},
+};
+
+static const struct words *words_of(int status)
+{
+    static const struct words none = {0};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (words[i].status == status)
+            return &words[i];
+    return &none;
+}
+
 static const char *code_of(int status, const struct err_info *e)
 {
     if (e->code == ERR_TOO_LONG)
@@ -64,89 +82,23 @@ static const char *code_of(int status, const struct err_info *e)
         return "model_not_found";
     if (e->code == ERR_RATE_LIMIT)
         return "rate_limit_exceeded";
-    switch (status) {
-    case 401:
-        return "invalid_api_key";
-    case 403:
-        return "forbidden";
-    case 404:
-        return "not_found";
-    case 405:
-        return "method_not_allowed";
-    case 413:
-        return "request_too_large";
-    case 415:
-        return "unsupported_encoding";
-    case 429:
-        return "queue_full";
-    case 431:
-        return "headers_too_large";
-    case 501:
-        return "unsupported";
-    case 503:
-        return "unavailable";
-    case 507:
-        return "disk_full";
-    default:
-        return NULL;
-    }
+    return words_of(status)->code;
 }
 
-/* OpenAI's types; clients retry by status, not by these. */
-static const char *openai_type(int status)
+/* Clients retry by status, not by these. */
+static const char *type_of(enum api_shape shape, int status, const struct err_info *e)
 {
-    if (status == 401)
-        return "authentication_error";
-    if (status == 403)
-        return "permission_error";
-    if (status == 429)
-        return "rate_limit_error";
-    return status >= 500 ? "server_error" : "invalid_request_error";
-}
-
-/* Anthropic's, one for each of its statuses. */
-static const char *anthropic_type(int status)
-{
-    switch (status) {
-    case 401:
-        return "authentication_error";
-    case 403:
-        return "permission_error";
-    case 404:
-        return "not_found_error";
-    case 413:
-        return "request_too_large";
-    case 429:
-        return "rate_limit_error";
-    case 503:
-    case STATUS_OVERLOADED:
-        return "overloaded_error";
-    default:
-        return status >= 500 ? "api_error" : "invalid_request_error";
-    }
-}
-
-/* llama-server's. */
-static const char *llama_type(int status, const struct err_info *e)
-{
-    if (e->code == ERR_TOO_LONG)
-        return "exceed_context_size_error";
-    switch (status) {
-    case 401:
-        return "authentication_error";
-    case 403:
-        return "permission_error";
-    case 404:
-        return "not_found_error";
-    case 429:
-        return "rate_limit_error";
-    case 501:
-        return "not_supported_error";
-    case 503:
-        return "unavailable_error";
-    default:
-        return status >= 500 ? "server_error" : "invalid_request_error";
-    }
+    const struct words *w = words_of(status);
+    const char *type = shape == API_ANTHROPIC ? w->anthropic
+                       : shape == API_LLAMA   ? w->llama
+                                              : w->openai;
+    if (e->code == ERR_TOO_LONG && (shape == API_LLAMA || shape == API_BARE))
+        return "exceed_context_size_error"; /* llama-server's clients look for it */
+    if (type)
+        return type;
+    return status < 500             ? "invalid_request_error"
+           : shape == API_ANTHROPIC ? "api_error"
+                                    : "server_error";
 }
 
 int api_shape_status(enum api_shape shape, enum err code)
@@ -167,17 +119,6 @@ static void put_lengths(const struct err_info *e, struct buf *out)
         buf_printf(out, ",\"n_prompt_tokens\":%u,\"n_ctx\":%u", e->n_prompt, e->n_ctx);
 }
 
-static void openai_error(int status, const char *type, const struct err_info *e, struct buf *out)
-{
-    buf_str(out, "{\"error\":{");
-    api_field_text(out, "message", e->text);
-    api_field_text(out, "type", type);
-    api_field_text(out, "param", e->field[0] ? e->field : NULL);
-    api_field_text(out, "code", code_of(status, e));
-    put_lengths(e, out);
-    buf_str(out, "}}");
-}
-
 void api_put_error(enum api_shape shape,
                    int status,
                    const struct err_info *e,
@@ -186,15 +127,18 @@ void api_put_error(enum api_shape shape,
 {
     switch (shape) {
     case API_OPENAI:
-        openai_error(status, openai_type(status), e, out);
-        break;
-    case API_BARE: /* OpenAI's words but for the one that llama-server's clients look for */
-        openai_error(
-            status, e->code == ERR_TOO_LONG ? llama_type(status, e) : openai_type(status), e, out);
+    case API_BARE:
+        buf_str(out, "{\"error\":{");
+        api_field_text(out, "message", e->text);
+        api_field_text(out, "type", type_of(shape, status, e));
+        api_field_text(out, "param", e->field[0] ? e->field : NULL);
+        api_field_text(out, "code", code_of(status, e));
+        put_lengths(e, out);
+        buf_str(out, "}}");
         break;
     case API_ANTHROPIC:
         buf_str(out, "{\"type\":\"error\",\"error\":{");
-        api_field_text(out, "type", anthropic_type(status));
+        api_field_text(out, "type", type_of(shape, status, e));
         api_field_text(out, "message", e->text);
         if (strcmp(e->field, "thread") == 0) /* its clients send the whole conversation then */
             buf_str(out,
@@ -208,7 +152,7 @@ void api_put_error(enum api_shape shape,
         buf_str(out, "{\"error\":{");
         api_field_int(out, "code", status);
         api_field_text(out, "message", e->text);
-        api_field_text(out, "type", llama_type(status, e));
+        api_field_text(out, "type", type_of(shape, status, e));
         put_lengths(e, out);
         buf_str(out, "}}");
         break;
