@@ -265,28 +265,31 @@ void api_add_own_timeline(const struct api_choice *ch, struct buf *out);
 void api_answer_json(struct api_call *c, int status);
 void api_answer_error(struct api_call *c, const struct err_info *e);
 enum err api_no_memory(struct err_info *e); /* ERR_NOMEM */
+enum err api_no_model(const struct api *a, const char *name, struct err_info *e);
 /* What tokenizer_encode said of a field's text: the client's fault, unless memory was out. */
 enum err api_not_tokenized(enum err why, const char *field, struct err_info *e);
 void api_put_retry_after(struct api_call *c, uint32_t seconds); /* of a 429; else it is guessed */
 
-/* What the service says. (service.c) */
-void api_serve(struct api_call *c, const struct api_input *in);
-enum api_pull api_pull_file(struct api_call *c, struct buf *out);
+/* What runs for a route. OK: c's body is the answer, or c is the loop thread's by now. Errors: as
+ * the client should see them. */
+typedef enum err api_run_fn(struct api_call *c,
+                            const struct api_input *in,
+                            struct err_info *e) WEIR_MUST_USE;
+api_run_fn api_serve; /* service.c: what the service says */
+api_run_fn api_plain, api_plain_many, api_plain_stream, api_plain_batch; /* plain.c */
+api_run_fn api_tokenize_batch, api_chat_stream;
+api_run_fn api_batch_stats, api_figures, api_plain_models; /* figures.c */
+api_run_fn api_gpu_warmup, api_gpu_status;                 /* gpu.c */
+api_run_fn api_health, api_version, api_models, api_model; /* models.c */
+api_run_fn api_metrics, api_kv, api_openapi;
+api_run_fn api_tokenize, api_detokenize, api_apply_template; /* tokenize.c */
+api_run_fn api_count_chat, api_count_messages, api_count_responses;
+api_run_fn api_props, api_props_set, api_slots, api_slot_action, api_lora,
+    api_lora_set;                                 /* props.c */
+api_run_fn api_response_get, api_response_delete; /* responses.c */
+api_run_fn api_embeddings, api_rerank;
 
-/* Earlier engines' routes, and figures as JSON. (plain.c, figures.c) */
-void api_plain(struct api_call *c, const struct api_input *in);
-void api_plain_many(struct api_call *c, const struct api_input *in);
-void api_plain_stream(struct api_call *c, const struct api_input *in);
-void api_plain_batch(struct api_call *c, const struct api_input *in);
-void api_tokenize_batch(struct api_call *c, const struct api_input *in);
-void api_chat_stream(struct api_call *c, const struct api_input *in);
-void api_batch_stats(struct api_call *c, const struct api_input *in);
-void api_figures(struct api_call *c, const struct api_input *in);
-void api_plain_models(struct api_call *c, const struct api_input *in);
-
-/* What the GPU holds and does. (gpu.c) */
-void api_gpu_warmup(struct api_call *c, const struct api_input *in);
-void api_gpu_status(struct api_call *c, const struct api_input *in);
+enum api_pull api_pull_file(struct api_call *c, struct buf *out); /* service.c */
 uint64_t api_gpu_buffers(const struct gpu_stats *g); /* bytes of the pool's, of the device */
 double api_share(double part, double rest);          /* of both together; 0 where both are 0 */
 
@@ -306,8 +309,11 @@ const char *api_path_after(const char *path, const char *part); /* which is ther
 enum err api_query_flag(const struct api_input *in, const char *name, bool *out, struct err_info *e)
     WEIR_MUST_USE;
 
-/* POST bodies: parse, tokenize, submit. On failure c is an error answer. (generate.c) */
-void api_generate(struct api_call *c, const struct api_dialect *d, const struct api_input *in);
+/* POST bodies: parse, tokenize, submit. After OK, *c belongs to the loop thread. (generate.c) */
+enum err api_generate(struct api_call *c,
+                      const struct api_dialect *d,
+                      const struct api_input *in,
+                      struct err_info *e) WEIR_MUST_USE;
 /* The same up to the prompt, the first one if there are several; c->prompt_only is set. */
 enum err api_read_prompt(struct api_call *c,
                          const struct api_dialect *d,
@@ -361,39 +367,12 @@ enum err api_check_model(const struct api_call *c, struct gguf_str name, struct 
     WEIR_MUST_USE;                            /* NAME of the request, data NULL: absent */
 void api_choices_destroy(struct api_call *c); /* requests not submitted, or ended */
 
-/* Routes that answer at once. */
-void api_health(struct api_call *c, const struct api_input *in); /* models.c */
-void api_version(struct api_call *c, const struct api_input *in);
-void api_models(struct api_call *c, const struct api_input *in);
-void api_model(struct api_call *c, const struct api_input *in);
-void api_put_model(const struct api_call *c, struct buf *out); /* its object */
+void api_put_model(const struct api_call *c, struct buf *out); /* its object (models.c) */
 /* The model's id, as a field. */
 void api_field_model(const struct api_call *c, const char *name, struct buf *out);
-void api_metrics(struct api_call *c, const struct api_input *in);      /* metrics.c */
 void api_metrics_llama(const struct engine_stats *s, struct buf *out); /* metrics_llama.c */
 void api_put_figure(struct buf *out, double v); /* a value of /metrics, whole where it is */
-void api_kv(struct api_call *c, const struct api_input *in);       /* kv.c */
-void api_tokenize(struct api_call *c, const struct api_input *in); /* tokenize.c */
-void api_detokenize(struct api_call *c, const struct api_input *in);
-void api_apply_template(struct api_call *c, const struct api_input *in);
-void api_props(struct api_call *c, const struct api_input *in); /* props.c */
-void api_props_set(struct api_call *c, const struct api_input *in);
-void api_slots(struct api_call *c, const struct api_input *in);
-void api_slot_action(struct api_call *c, const struct api_input *in);
-void api_lora(struct api_call *c, const struct api_input *in);
-void api_lora_set(struct api_call *c, const struct api_input *in);
-void api_count_chat(struct api_call *c, const struct api_input *in); /* tokens of a body */
-void api_count_messages(struct api_call *c, const struct api_input *in);
-void api_count_responses(struct api_call *c, const struct api_input *in);
-void api_response_get(struct api_call *c, const struct api_input *in); /* responses.c */
-void api_response_delete(struct api_call *c, const struct api_input *in);
-void api_embeddings(struct api_call *c, const struct api_input *in); /* embeddings.c */
-void api_llama_embeddings(struct api_call *c, const struct api_input *in);
-void api_rerank(struct api_call *c, const struct api_input *in); /* rerank.c */
 bool api_is_model(const struct api *a, const char *name, size_t n);
-
-/* OpenAPI's description of the routes, as text (openapi.c). */
-void api_openapi(struct api_call *c, const struct api_input *in);
 
 /* The form that the answer must have, compiled, into p->grammar. (structured.c) Errors: ERR_INVALID
  * naming the field, and the place in what it holds; ERR_NOMEM. */

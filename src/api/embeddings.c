@@ -152,6 +152,7 @@ static enum err parse(struct api_call *c,
     const char *name = "input";
     int64_t n_dims = engine_model(c->engine)->hp.n_embd;
     enum err err;
+    v->openai = c->shape == API_OPENAI;
     v->each = engine_pooling(c->engine) == POOLING_NONE;
     if (v->openai && v->each)
         return err_set(e,
@@ -266,33 +267,9 @@ static void whole(struct api_call *c, struct buf *out)
 }
 
 static const struct api_dialect dialect = {
-    .id_prefix = "embd-", .prompt_field = "input", .whole = whole};
+    .id_prefix = "embd-", .prompt_field = "input", .parse = parse, .whole = whole};
 
-static void embed(struct api_call *c, const struct api_input *in, bool openai)
+enum err api_embeddings(struct api_call *c, const struct api_input *in, struct err_info *e)
 {
-    struct err_info e = {0};
-    struct api_job job = {0};
-    json_t *body = NULL;
-    enum err err = api_vectors_begin(c, in, &body, &job, &e);
-    if (!err) {
-        c->vectors->openai = openai;
-        err = parse(c, body, &job, &e);
-    }
-    if (err || (err = api_vectors_submit(c, &dialect, &job, &e))) {
-        api_choices_destroy(c);
-        api_answer_error(c, &e);
-    }
-    /* submitted: *c is not ours any more, but what follows is */
-    api_job_deinit(&job);
-    json_decref(body);
-}
-
-void api_embeddings(struct api_call *c, const struct api_input *in)
-{
-    embed(c, in, true);
-}
-
-void api_llama_embeddings(struct api_call *c, const struct api_input *in)
-{
-    embed(c, in, false);
+    return api_vectors_compute(c, &dialect, in, e);
 }

@@ -19,6 +19,16 @@ enum err api_not_tokenized(enum err why, const char *field, struct err_info *e)
     return err_set_field(e, ERR_INVALID, field, "'%s' cannot be tokenized", field);
 }
 
+enum err api_no_model(const struct api *a, const char *name, struct err_info *e)
+{
+    return err_set_field(e,
+                         ERR_NOT_FOUND,
+                         "model",
+                         "the model '%.100s' is not here; this server has '%.100s'",
+                         name,
+                         a->model_id);
+}
+
 int api_status_of(enum err code)
 {
     static const int statuses[] = {[OK] = 200,

@@ -26,9 +26,10 @@ static double percentile(const struct engine_hist *h, double share)
     return h->count > 0 ? h->bounds[h->n_bounds - 1] : 0.0;
 }
 
-void api_batch_stats(struct api_call *c, const struct api_input *in)
+enum err api_batch_stats(struct api_call *c, const struct api_input *in, struct err_info *e)
 {
     (void)in;
+    (void)e;
     struct engine_stats s;
     struct buf *out = &c->body;
     engine_stats_get(c->engine, &s);
@@ -43,12 +44,13 @@ void api_batch_stats(struct api_call *c, const struct api_input *in)
     api_field_real(out, "average_batch", mean(h));
     api_field_real(out, "average_wait_ms", mean(&s.queue_time) * 1e3);
     buf_char(out, '}');
-    api_answer_json(c, 200);
+    return OK;
 }
 
-void api_figures(struct api_call *c, const struct api_input *in)
+enum err api_figures(struct api_call *c, const struct api_input *in, struct err_info *e)
 {
     (void)in;
+    (void)e;
     struct engine_stats s;
     struct buf *out = &c->body;
     uint64_t n_requests = 0;
@@ -78,12 +80,13 @@ void api_figures(struct api_call *c, const struct api_input *in)
     api_field_int(out, "total_requests", n_requests);
     api_field_int(out, "uptime_secs", (clock_us() - c->api->began_us) / 1000000);
     buf_char(out, '}');
-    api_answer_json(c, 200);
+    return OK;
 }
 
-void api_plain_models(struct api_call *c, const struct api_input *in)
+enum err api_plain_models(struct api_call *c, const struct api_input *in, struct err_info *e)
 {
     (void)in;
+    (void)e;
     struct buf *out = &c->body;
     buf_str(out, "{\"models\":[{");
     api_field_model(c, "id", out);
@@ -106,5 +109,5 @@ void api_plain_models(struct api_call *c, const struct api_input *in)
     buf_str(out, "}],\"object\":\"list\",\"data\":[");
     api_put_model(c, out); /* llama-server's clients look here */
     buf_str(out, "]}");
-    api_answer_json(c, 200);
+    return OK;
 }

@@ -56,12 +56,7 @@ enum err api_check_model(const struct api_call *c, struct gguf_str name, struct 
 {
     if (!name.data || c->api->any_model || api_is_model(c->api, name.data, name.len))
         return OK;
-    return err_set_field(e,
-                         ERR_NOT_FOUND,
-                         "model",
-                         "the model '%.100s' is not here; this server has '%.100s'",
-                         name.data,
-                         c->api->model_id);
+    return api_no_model(c->api, name.data, e);
 }
 
 /* Of requests that do not say; 0: to the end of the context. */
@@ -311,21 +306,23 @@ static void bodies_deinit(struct bodies *b)
     json_decref(b->read);
 }
 
-void api_generate(struct api_call *c, const struct api_dialect *d, const struct api_input *in)
+enum err api_generate(struct api_call *c,
+                      const struct api_dialect *d,
+                      const struct api_input *in,
+                      struct err_info *e)
 {
-    struct err_info e = {0};
     struct api_job job = {0};
     struct bodies bodies = {0};
     enum err err;
-    if ((err = read_body(c, d, in, &bodies, &job, &e)) || (err = create_choices(c, d, &job, &e)) ||
-        (err = api_charge_job(c, &job, &e)) || (err = api_submit(c, d, job.params.stream, &e))) {
-        rename_field(d, &bodies, &e);
+    if ((err = read_body(c, d, in, &bodies, &job, e)) || (err = create_choices(c, d, &job, e)) ||
+        (err = api_charge_job(c, &job, e)) || (err = api_submit(c, d, job.params.stream, e))) {
+        rename_field(d, &bodies, e);
         api_choices_destroy(c);
-        api_answer_error(c, &e);
     }
     /* submitted: *c is not ours any more, but what follows is */
     api_job_deinit(&job);
     bodies_deinit(&bodies);
+    return err;
 }
 
 enum err api_read_prompt(struct api_call *c,

@@ -27,9 +27,10 @@ uint64_t api_gpu_buffers(const struct gpu_stats *g)
     return n;
 }
 
-void api_gpu_warmup(struct api_call *c, const struct api_input *in)
+enum err api_gpu_warmup(struct api_call *c, const struct api_input *in, struct err_info *e)
 {
     (void)in;
+    (void)e;
     struct engine_stats s;
     struct buf *out = &c->body;
     engine_stats_get(c->engine, &s);
@@ -50,7 +51,7 @@ void api_gpu_warmup(struct api_call *c, const struct api_input *in)
         api_field_text(out, "message", "the model runs on the CPU: there is nothing to warm up");
     }
     buf_char(out, '}');
-    api_answer_json(c, 200);
+    return OK;
 }
 
 static void memory(const struct gpu_stats *g, struct buf *out)
@@ -123,9 +124,10 @@ static void moves(const struct gpu_stats *g, struct buf *out)
 }
 
 /* Batches of any size go where the model is: on a GPU from 1, on a CPU none. */
-void api_gpu_status(struct api_call *c, const struct api_input *in)
+enum err api_gpu_status(struct api_call *c, const struct api_input *in, struct err_info *e)
 {
     (void)in;
+    (void)e;
     struct engine_stats s;
     struct buf *out = &c->body;
     engine_stats_get(c->engine, &s);
@@ -144,5 +146,5 @@ void api_gpu_status(struct api_call *c, const struct api_input *in)
     queue(g, out);
     moves(g, out);
     buf_char(out, '}');
-    api_answer_json(c, 200);
+    return OK;
 }

@@ -88,16 +88,14 @@ static void states(const struct engine_stats *s, struct buf *out)
     buf_char(out, '}');
 }
 
-void api_kv(struct api_call *c, const struct api_input *in)
+enum err api_kv(struct api_call *c, const struct api_input *in, struct err_info *e)
 {
     struct engine_stats s;
     struct buf *out = &c->body;
-    struct err_info e = {0};
     bool check = false;
-    if (api_query_flag(in, "check", &check, &e) != OK) {
-        api_answer_error(c, &e);
-        return;
-    }
+    enum err err = api_query_flag(in, "check", &check, e);
+    if (err)
+        return err;
     engine_stats_get(c->engine, &s);
     if (check)
         engine_want_check(c->engine);
@@ -132,5 +130,5 @@ void api_kv(struct api_call *c, const struct api_input *in)
         tier(&s, i, out);
     }
     buf_str(out, "]}");
-    api_answer_json(c, 200);
+    return OK;
 }

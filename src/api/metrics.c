@@ -433,9 +433,10 @@ static void answers(struct api *a, struct buf *out)
     }
 }
 
-void api_metrics(struct api_call *c, const struct api_input *in)
+enum err api_metrics(struct api_call *c, const struct api_input *in, struct err_info *e)
 {
     (void)in;
+    (void)e;
     struct engine_stats s;
     struct buf *out = &c->body;
     engine_stats_get(c->engine, &s);
@@ -457,6 +458,6 @@ void api_metrics(struct api_call *c, const struct api_input *in)
     api_metrics_llama(&s, out);
     snprintf(c->began, sizeof c->began, "%lld", (long long)c->api->created);
     api_put_header(c, "Process-Start-Time-Unix", c->began);
-    c->answer.status = 200;
     c->answer.content_type = "text/plain; version=0.0.4; charset=utf-8";
+    return OK;
 }

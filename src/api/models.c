@@ -18,19 +18,18 @@ enum err api_working(const struct api *a, struct err_info *e)
     return eng ? engine_working(eng, e) : OK;
 }
 
-void api_health(struct api_call *c, const struct api_input *in)
+enum err api_health(struct api_call *c, const struct api_input *in, struct err_info *e)
 {
     (void)in;
-    struct err_info e = {0};
     const char *status = "ok", *message = NULL;
     if (atomic_load(&c->api->draining)) {
         status = "draining";
     } else if (!c->engine) {
         status = "loading";
         message = "Loading model";
-    } else if (engine_working(c->engine, &e)) {
+    } else if (engine_working(c->engine, e)) {
         status = "failing";
-        message = e.text;
+        message = e->text;
     }
     buf_char(&c->body, '{');
     api_field_text(&c->body, "status", status);
@@ -38,13 +37,15 @@ void api_health(struct api_call *c, const struct api_input *in)
         put_unavailable(message, &c->body);
     buf_char(&c->body, '}');
     api_answer_json(c, strcmp(status, "ok") == 0 ? 200 : 503);
+    return OK;
 }
 
-void api_version(struct api_call *c, const struct api_input *in)
+enum err api_version(struct api_call *c, const struct api_input *in, struct err_info *e)
 {
     (void)in;
+    (void)e;
     buf_str(&c->body, "{\"version\":\"" WEIR_VERSION "\"}");
-    api_answer_json(c, 200);
+    return OK;
 }
 
 static void put_names(const char *const *names, size_t n, const char *open, struct buf *out)
@@ -120,32 +121,24 @@ void api_put_model(const struct api_call *c, struct buf *out)
     buf_char(out, '}');
 }
 
-void api_models(struct api_call *c, const struct api_input *in)
+enum err api_models(struct api_call *c, const struct api_input *in, struct err_info *e)
 {
     (void)in;
+    (void)e;
     buf_str(&c->body, "{\"object\":\"list\",\"data\":[");
     api_put_model(c, &c->body);
     buf_str(&c->body, "],\"has_more\":false");
     api_field_model(c, "first_id", &c->body);
     api_field_model(c, "last_id", &c->body);
     buf_char(&c->body, '}');
-    api_answer_json(c, 200);
+    return OK;
 }
 
-void api_model(struct api_call *c, const struct api_input *in)
+enum err api_model(struct api_call *c, const struct api_input *in, struct err_info *e)
 {
     const char *id = api_path_after(in->path, "/models/");
-    if (api_is_model(c->api, id, strlen(id))) {
-        api_put_model(c, &c->body);
-        api_answer_json(c, 200);
-        return;
-    }
-    struct err_info e = {0};
-    err_set_field(&e,
-                  ERR_NOT_FOUND,
-                  "model",
-                  "the model '%.100s' is not here; this server has '%.100s'",
-                  id,
-                  c->api->model_id);
-    api_answer_error(c, &e);
+    if (!api_is_model(c->api, id, strlen(id)))
+        return api_no_model(c->api, id, e);
+    api_put_model(c, &c->body);
+    return OK;
 }

@@ -14,11 +14,12 @@ __asm__(".pushsection .rodata\n"
         ".byte 0\n"
         ".popsection\n");
 
-void api_openapi(struct api_call *c, const struct api_input *in)
+enum err api_openapi(struct api_call *c, const struct api_input *in, struct err_info *e)
 {
     static const char server[] = "\"servers\": [{\"url\": ";
     const char *prefix = c->api->cfg.prefix, *at = strstr(weir_openapi_begin, server);
     (void)in;
+    (void)e;
     if (prefix && at) {
         at += strlen(server);
         buf_add(&c->body, weir_openapi_begin, (size_t)(at - weir_openapi_begin));
@@ -28,5 +29,5 @@ void api_openapi(struct api_call *c, const struct api_input *in)
         at = weir_openapi_begin;
     }
     buf_add(&c->body, at, (size_t)(weir_openapi_end - at));
-    api_answer_json(c, 200);
+    return OK;
 }

@@ -84,13 +84,17 @@ static enum err check_strings(const json_t *body, const char *name, struct err_i
     return OK;
 }
 
+static enum err parse_body(const struct api_input *in, json_t **body, struct err_info *e)
+{
+    enum err err = api_json_parse(in->body, in->body_len, body, e);
+    return err == ERR_INVALID ? (e->code = ERR_FORMAT) : err;
+}
+
 /* ERR_FORMAT if this is no JSON or has the wrong types; its values are looked at later. */
 static enum err check_types(const struct api_input *in, const char *prompts, struct err_info *e)
 {
     json_t *body = NULL;
-    enum err err = api_json_parse(in->body, in->body_len, &body, e);
-    if (err == ERR_INVALID)
-        err = e->code = ERR_FORMAT;
+    enum err err = parse_body(in, &body, e);
     for (size_t i = 0; !err && i < sizeof types / sizeof types[0]; i++) {
         const json_t *v = api_get(body, types[i].name);
         if (v && !(types[i].number ? json_is_number(v) : json_is_string(v)))
@@ -321,42 +325,41 @@ static const struct api_dialect one = PLAIN_DIALECT(whole_one);
 static const struct api_dialect many = PLAIN_DIALECT(whole_many);
 static const struct api_dialect batch = PLAIN_DIALECT(whole_batch);
 
-static void generate(struct api_call *c,
-                     const struct api_input *in,
-                     const struct api_dialect *d,
-                     struct plain like)
+static enum err generate(struct api_call *c,
+                         const struct api_input *in,
+                         const struct api_dialect *d,
+                         struct plain like,
+                         struct err_info *e)
 {
-    struct err_info e = {0};
-    if (check_types(in, like.many ? "prompts" : NULL, &e) != OK) {
-        api_answer_error(c, &e);
-        return;
-    }
+    enum err err = check_types(in, like.many ? "prompts" : NULL, e);
+    if (err)
+        return err;
     struct plain *s = mem_alloc(sizeof *s);
     *s = like;
     s->begin_us = clock_us();
     c->state = s;
     c->free_state = free;
-    api_generate(c, d, in);
+    return api_generate(c, d, in, e);
 }
 
-void api_plain(struct api_call *c, const struct api_input *in)
+enum err api_plain(struct api_call *c, const struct api_input *in, struct err_info *e)
 {
-    generate(c, in, &one, (struct plain){0});
+    return generate(c, in, &one, (struct plain){0}, e);
 }
 
-void api_plain_stream(struct api_call *c, const struct api_input *in)
+enum err api_plain_stream(struct api_call *c, const struct api_input *in, struct err_info *e)
 {
-    generate(c, in, &one, (struct plain){.stream = true});
+    return generate(c, in, &one, (struct plain){.stream = true}, e);
 }
 
-void api_plain_many(struct api_call *c, const struct api_input *in)
+enum err api_plain_many(struct api_call *c, const struct api_input *in, struct err_info *e)
 {
-    generate(c, in, &many, (struct plain){.many = true});
+    return generate(c, in, &many, (struct plain){.many = true}, e);
 }
 
-void api_plain_batch(struct api_call *c, const struct api_input *in)
+enum err api_plain_batch(struct api_call *c, const struct api_input *in, struct err_info *e)
 {
-    generate(c, in, &batch, (struct plain){.many = true, .bare = true});
+    return generate(c, in, &batch, (struct plain){.many = true, .bare = true}, e);
 }
 
 /* --- routes beside them --------------------------------------------------------------------- */
@@ -386,45 +389,39 @@ static enum err tokenize_all(struct api_call *c, const json_t *texts, struct err
     return err;
 }
 
-void api_tokenize_batch(struct api_call *c, const struct api_input *in)
+enum err api_tokenize_batch(struct api_call *c, const struct api_input *in, struct err_info *e)
 {
-    struct err_info e = {0};
     json_t *body = NULL;
     c->tokenizer = engine_tokenizer(c->engine);
-    enum err err = api_json_parse(in->body, in->body_len, &body, &e);
-    if (err == ERR_INVALID)
-        err = e.code = ERR_FORMAT;
-    if (err || (err = check_strings(body, "texts", &e)) ||
-        (err = tokenize_all(c, json_object_get(body, "texts"), &e)))
-        api_answer_error(c, &e);
-    else
-        api_answer_json(c, 200);
+    enum err err = parse_body(in, &body, e);
+    if (!err && !(err = check_strings(body, "texts", e)))
+        err = tokenize_all(c, json_object_get(body, "texts"), e);
     json_decref(body);
+    return err;
 }
 
 /* Chat as a stream, whatever the body says of that; at most CAP tokens. */
-void api_chat_stream(struct api_call *c, const struct api_input *in)
+enum err api_chat_stream(struct api_call *c, const struct api_input *in, struct err_info *e)
 {
     enum { CAP = 4096 };
     static const char *const limits[] = {"max_tokens", "max_completion_tokens", "n_predict"};
-    struct err_info e = {0};
     json_t *body = NULL;
-    if (api_json_parse(in->body, in->body_len, &body, &e) != OK) {
-        api_answer_error(c, &e);
-        return;
-    }
+    enum err err = api_json_parse(in->body, in->body_len, &body, e);
+    if (err)
+        return err;
     json_object_set_new(body, "stream", json_true());
     for (size_t i = 0; i < sizeof limits / sizeof limits[0]; i++) {
         const json_t *v = json_object_get(body, limits[i]);
         int64_t n; /* 5000.0 is a whole number too; what is none is refused where it is read */
-        if (v && api_int_of(v, limits[i], CAP + 1, INT64_MAX, &n, &e) == OK)
+        if (v && api_int_of(v, limits[i], CAP + 1, INT64_MAX, &n, NULL) == OK)
             json_object_set_new(body, limits[i], json_integer(CAP));
     }
     char *text = json_dumps(body, JSON_COMPACT);
     struct api_input streamed = *in;
-    streamed.body = text ? text : "";
+    streamed.body = text;
     streamed.body_len = text ? strlen(text) : 0;
-    api_generate(c, &api_chat, &streamed);
+    err = text ? api_generate(c, &api_chat, &streamed, e) : api_no_memory(e);
     free(text);
     json_decref(body);
+    return err;
 }

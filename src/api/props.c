@@ -32,9 +32,10 @@ static void put_token(const struct api_call *c, const char *name, token_id id, s
     buf_deinit(&text);
 }
 
-void api_props(struct api_call *c, const struct api_input *in)
+enum err api_props(struct api_call *c, const struct api_input *in, struct err_info *e)
 {
     (void)in;
+    (void)e;
     struct engine_stats s;
     struct buf *out = &c->body;
     engine_stats_get(c->engine, &s);
@@ -57,40 +58,33 @@ void api_props(struct api_call *c, const struct api_input *in)
     buf_str(out,
             ",\"endpoint_props\":false,\"endpoint_metrics\":true,"
             "\"build_info\":\"weir " WEIR_VERSION "\",\"is_sleeping\":false}");
-    api_answer_json(c, 200);
+    return OK;
 }
 
 /* There is nothing to set, there as here. */
-void api_props_set(struct api_call *c, const struct api_input *in)
+enum err api_props_set(struct api_call *c, const struct api_input *in, struct err_info *e)
 {
+    (void)c;
     (void)in;
-    struct err_info e = {0};
-    err_set(&e,
-            ERR_UNSUPPORTED,
-            "the properties of this server cannot be changed while it runs; see 'weir serve "
-            "--help'");
-    api_answer_error(c, &e);
+    return err_set(e,
+                   ERR_UNSUPPORTED,
+                   "the properties of this server cannot be changed while it runs; see 'weir serve "
+                   "--help'");
 }
 
 /* ?fail_on_no_slot=1: 503 when all are busy. */
-void api_slots(struct api_call *c, const struct api_input *in)
+enum err api_slots(struct api_call *c, const struct api_input *in, struct err_info *e)
 {
     struct engine_stats s;
-    struct err_info e = {0};
     bool wants_one = false;
-    if (c->api->cfg.no_slots) {
-        err_set(&e, ERR_UNSUPPORTED, "this server does not show its slots (--slots on)");
-        api_answer_error(c, &e);
-        return;
-    }
+    if (c->api->cfg.no_slots)
+        return err_set(e, ERR_UNSUPPORTED, "this server does not show its slots (--slots on)");
     engine_stats_get(c->engine, &s);
-    enum err err = api_query_flag(in, "fail_on_no_slot", &wants_one, &e);
-    if (!err && wants_one && s.running >= s.max_running)
-        err = err_set(&e, ERR_DRAINING, "no slot is free");
-    if (err) {
-        api_answer_error(c, &e);
-        return;
-    }
+    enum err err = api_query_flag(in, "fail_on_no_slot", &wants_one, e);
+    if (err)
+        return err;
+    if (wants_one && s.running >= s.max_running)
+        return err_set(e, ERR_DRAINING, "no slot is free");
     struct buf *out = &c->body;
     buf_char(out, '[');
     for (uint32_t i = 0; i < s.max_running; i++) {
@@ -102,46 +96,43 @@ void api_slots(struct api_call *c, const struct api_input *in)
         buf_char(out, '}');
     }
     buf_char(out, ']');
-    api_answer_json(c, 200);
+    return OK;
 }
 
 /* ?action=save, restore or erase: sequences have no slot that could be named, and what they leave
  * is kept by itself (GET /v1/kv). */
-void api_slot_action(struct api_call *c, const struct api_input *in)
+enum err api_slot_action(struct api_call *c, const struct api_input *in, struct err_info *e)
 {
+    (void)c;
     (void)in;
-    struct err_info e = {0};
-    err_set(
-        &e,
+    return err_set(
+        e,
         ERR_UNSUPPORTED,
         "this server has no slots to save or restore; computed prefixes are kept by themselves, "
         "on disk with --cache-dir");
-    api_answer_error(c, &e);
 }
 
 /* There are none, and none can be loaded. */
-void api_lora(struct api_call *c, const struct api_input *in)
+enum err api_lora(struct api_call *c, const struct api_input *in, struct err_info *e)
 {
     (void)in;
+    (void)e;
     buf_str(&c->body, "[]");
-    api_answer_json(c, 200);
+    return OK;
 }
 
 /* [{"id", "scale"}, ...]: nothing but an empty list can be kept to. */
-void api_lora_set(struct api_call *c, const struct api_input *in)
+enum err api_lora_set(struct api_call *c, const struct api_input *in, struct err_info *e)
 {
-    struct err_info e = {0};
     json_error_t je;
     json_t *list = api_json_load(in->body, in->body_len, 0, &je);
-    if (json_is_array(list) && json_array_size(list) == 0) {
-        buf_str(&c->body, "{\"success\":true}");
-        api_answer_json(c, 200);
-    } else if (!json_is_array(list)) {
-        err_set(&e, ERR_INVALID, "the body must be an array of objects with 'id' and 'scale'");
-        api_answer_error(c, &e);
-    } else {
-        err_set(&e, ERR_INVALID, "there is no adapter with such an id: this server has none");
-        api_answer_error(c, &e);
-    }
+    const bool is_list = json_is_array(list), none = json_array_size(list) == 0;
     json_decref(list);
+    if (!is_list)
+        return err_set(
+            e, ERR_INVALID, "the body must be an array of objects with 'id' and 'scale'");
+    if (!none)
+        return err_set(e, ERR_INVALID, "there is no adapter with such an id: this server has none");
+    buf_str(&c->body, "{\"success\":true}");
+    return OK;
 }

@@ -254,19 +254,9 @@ static void whole(struct api_call *c, struct buf *out)
 }
 
 static const struct api_dialect dialect = {
-    .id_prefix = "rerank-", .prompt_field = "documents", .whole = whole};
+    .id_prefix = "rerank-", .prompt_field = "documents", .parse = parse, .whole = whole};
 
-void api_rerank(struct api_call *c, const struct api_input *in)
+enum err api_rerank(struct api_call *c, const struct api_input *in, struct err_info *e)
 {
-    struct err_info e = {0};
-    struct api_job job = {0};
-    json_t *body = NULL;
-    enum err err = api_vectors_begin(c, in, &body, &job, &e);
-    if (err || (err = parse(c, body, &job, &e)) ||
-        (err = api_vectors_submit(c, &dialect, &job, &e))) {
-        api_choices_destroy(c);
-        api_answer_error(c, &e);
-    }
-    api_job_deinit(&job);
-    json_decref(body);
+    return api_vectors_compute(c, &dialect, in, e);
 }

@@ -471,45 +471,38 @@ const struct api_dialect api_responses = {
 
 /* --- answers that are kept ------------------------------------------------------------------ */
 
-static void no_response(struct api_call *c, const char *id)
+static enum err no_response(const char *id, struct err_info *e)
 {
-    struct err_info e = {0};
-    err_set(&e,
-            ERR_NOT_FOUND,
-            "there is no response '%.48s': it was never kept, was deleted, or gave way to newer "
-            "ones",
-            id);
-    api_answer_error(c, &e);
+    return err_set(e,
+                   ERR_NOT_FOUND,
+                   "there is no response '%.48s': it was never kept, was deleted, or gave way to "
+                   "newer ones",
+                   id);
 }
 
-void api_response_get(struct api_call *c, const struct api_input *in)
+enum err api_response_get(struct api_call *c, const struct api_input *in, struct err_info *e)
 {
     const char *id = api_path_after(in->path, "/responses/");
-    struct err_info e = {0};
     bool stream = false;
-    enum err err = api_query_flag(in, "stream", &stream, &e);
-    if (!err && stream)
-        err = err_set_field(&e,
-                            ERR_INVALID,
-                            "stream",
-                            "an answer that is kept is given whole: 'stream' cannot be true");
+    enum err err = api_query_flag(in, "stream", &stream, e);
     if (err)
-        api_answer_error(c, &e);
-    else if (api_store_get(c->api->store, api_owner(c), id, &c->body, NULL))
-        api_answer_json(c, 200);
-    else
-        no_response(c, id);
+        return err;
+    if (stream)
+        return err_set_field(e,
+                             ERR_INVALID,
+                             "stream",
+                             "an answer that is kept is given whole: 'stream' cannot be true");
+    const bool kept = api_store_get(c->api->store, api_owner(c), id, &c->body, NULL);
+    return kept ? OK : no_response(id, e);
 }
 
-void api_response_delete(struct api_call *c, const struct api_input *in)
+enum err api_response_delete(struct api_call *c, const struct api_input *in, struct err_info *e)
 {
     const char *id = api_path_after(in->path, "/responses/");
-    if (!api_store_remove(c->api->store, api_owner(c), id)) {
-        no_response(c, id);
-        return;
-    }
+    if (!api_store_remove(c->api->store, api_owner(c), id))
+        return no_response(id, e);
     buf_str(&c->body, "{\"id\":");
     api_put_text(&c->body, id, strlen(id));
     buf_str(&c->body, ",\"object\":\"response\",\"deleted\":true}");
-    api_answer_json(c, 200);
+    return OK;
 }

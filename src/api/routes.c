@@ -22,7 +22,7 @@ static const struct route {
     const char *methods;
     enum api_shape shape;
     enum need need;
-    void (*run)(struct api_call *c, const struct api_input *in);
+    api_run_fn *run;
     const struct api_dialect *dialect; /* of api_generate, which runs where `run` is NULL */
     bool form;                         /* its body is one, where there is a service */
     bool at_once;                      /* nothing is computed or waited for */
@@ -84,8 +84,8 @@ static const struct route {
     /* llama-server's */
     {"/completion", POST, API_LLAMA, NEEDS_OPEN, .dialect = &api_native},
     {"/completions", POST, API_LLAMA, NEEDS_OPEN, .dialect = &api_native},
-    {"/embedding", POST, API_LLAMA, NEEDS_OPEN, .run = api_llama_embeddings},
-    {"/embeddings", POST, API_LLAMA, NEEDS_OPEN, .run = api_llama_embeddings},
+    {"/embedding", POST, API_LLAMA, NEEDS_OPEN, .run = api_embeddings},
+    {"/embeddings", POST, API_LLAMA, NEEDS_OPEN, .run = api_embeddings},
     {"/rerank", POST, API_LLAMA, NEEDS_OPEN, .run = api_rerank},
     {"/reranking", POST, API_LLAMA, NEEDS_OPEN, .run = api_rerank},
     {"/tokenize", POST, API_LLAMA, NEEDS_MODEL, .run = api_tokenize},
@@ -280,10 +280,10 @@ void api_route(struct api_call *c, const struct api_input *in)
     if (first && api_cors_preflight(c, in))
         return;
     api_cors(c, in);
-    if (admit(c, in, first, r, &e) != OK)
+    api_answer_json(c, 200); /* as long as nothing else is said */
+    enum err err = admit(c, in, first, r, &e);
+    if (!err)
+        err = r->run ? r->run(c, in, &e) : api_generate(c, r->dialect, in, &e);
+    if (err) /* else *c may be the loop thread's by now */
         api_answer_error(c, &e);
-    else if (r->run)
-        r->run(c, in);
-    else
-        api_generate(c, r->dialect, in);
 }

@@ -9,36 +9,30 @@
 
 #define READ_BYTES (64u << 10)
 
-void api_serve(struct api_call *c, const struct api_input *in)
+enum err api_serve(struct api_call *c, const struct api_input *in, struct err_info *e)
 {
-    struct err_info e = {0};
     struct api_reply reply = {.fd = -1};
     struct api_input asked = *in;
     const struct api_service *s = &c->api->service;
-    enum err err;
     const bool head = strcmp(in->method, "HEAD") == 0;
     if (head)
         asked.method = "GET";
     asked.owner = c->key ? api_key_name(c->key) : "";
     if (!s->handle)
-        err = err_set(&e,
-                      ERR_UNSUPPORTED,
-                      "files and batches need a folder to be kept in: weir serve --batch-dir DIR");
-    else if (strcmp(asked.method, "GET") != 0 && atomic_load(&c->api->draining))
-        err = err_set(&e, ERR_DRAINING, "the server is shutting down");
-    else
-        err = s->handle(s->ctx, &asked, &reply, &e);
-    if (reply.allow)
-        c->answer.allow = reply.allow;
+        return err_set(e,
+                       ERR_UNSUPPORTED,
+                       "files and batches need a folder to be kept in: weir serve --batch-dir DIR");
+    if (strcmp(asked.method, "GET") != 0 && atomic_load(&c->api->draining))
+        return err_set(e, ERR_DRAINING, "the server is shutting down");
+    enum err err = s->handle(s->ctx, &asked, &reply, e);
+    c->answer.allow = reply.allow;
     if (err) {
         buf_deinit(&reply.body);
-        api_answer_error(c, &e);
-        return;
+        return err;
     }
     buf_deinit(&c->body);
     c->body = reply.body;
     c->body.may_fail = true;
-    api_answer_json(c, 200);
     if (reply.fd >= 0) {
         c->file_fd = reply.fd;
         c->file_due = head ? 0 : reply.n_bytes;
@@ -46,6 +40,7 @@ void api_serve(struct api_call *c, const struct api_input *in)
         c->answer.stream = reply.n_bytes > 0; /* with nothing to read the answer is whole */
         c->answer.n_bytes = reply.n_bytes;
     }
+    return OK;
 }
 
 /* Loop thread: the file was just written or is read in order, so a read rarely waits for a disk. */

@@ -225,21 +225,18 @@ static enum err detokenize(struct api_call *c, const json_t *body, struct err_in
 }
 
 /* Parse the body and let `run` write the answer. */
-static void answer(struct api_call *c,
-                   const struct api_input *in,
-                   enum err (*run)(struct api_call *c, const json_t *body, struct err_info *e))
+static enum err answer(struct api_call *c,
+                       const struct api_input *in,
+                       enum err (*run)(struct api_call *c, const json_t *body, struct err_info *e),
+                       struct err_info *e)
 {
-    struct err_info e = {0};
     json_t *body = NULL;
     c->tokenizer = engine_tokenizer(c->engine);
-    enum err err = api_json_parse(in->body, in->body_len, &body, &e);
+    enum err err = api_json_parse(in->body, in->body_len, &body, e);
     if (!err)
-        err = run(c, body, &e);
-    if (err)
-        api_answer_error(c, &e);
-    else
-        api_answer_json(c, 200);
+        err = run(c, body, e);
     json_decref(body);
+    return err;
 }
 
 /* By the one of these fields that there is. */
@@ -269,66 +266,60 @@ static enum err tokenize(struct api_call *c, const json_t *body, struct err_info
     return dialects[given < n ? given : 0].run(c, body, e); /* none: content is missed */
 }
 
-void api_tokenize(struct api_call *c, const struct api_input *in)
+enum err api_tokenize(struct api_call *c, const struct api_input *in, struct err_info *e)
 {
-    answer(c, in, tokenize);
+    return answer(c, in, tokenize, e);
 }
 
-void api_detokenize(struct api_call *c, const struct api_input *in)
+enum err api_detokenize(struct api_call *c, const struct api_input *in, struct err_info *e)
 {
-    answer(c, in, detokenize);
+    return answer(c, in, detokenize, e);
 }
 
 /* The conversation's prompt as text. Without the BOS that /completion would put before it again. */
-void api_apply_template(struct api_call *c, const struct api_input *in)
+enum err api_apply_template(struct api_call *c, const struct api_input *in, struct err_info *e)
 {
-    struct err_info e = {0};
     struct token_list ids = {0};
     struct buf text = {0};
-    if (api_read_prompt(c, &api_chat, in, &ids, &e) != OK) {
-        api_answer_error(c, &e);
-    } else {
+    enum err err = api_read_prompt(c, &api_chat, in, &ids, e);
+    if (!err) {
         const struct tokenizer *t = c->tokenizer;
         size_t from = ids.n > 0 && tokenizer_adds_bos(t) && ids.ids[0] == tokenizer_bos(t);
         tokenizer_decode(t, ids.ids + from, ids.n - from, true, &text);
         buf_str(&c->body, "{\"prompt\":");
         api_put_text(&c->body, text.data, text.len);
         buf_char(&c->body, '}');
-        api_answer_json(c, 200);
     }
     token_list_deinit(&ids);
     buf_deinit(&text);
+    return err;
 }
 
-static void count(struct api_call *c, const struct api_input *in, const struct api_dialect *d)
+static enum err count(struct api_call *c,
+                      const struct api_input *in,
+                      const struct api_dialect *d,
+                      struct err_info *e)
 {
-    struct err_info e = {0};
+    const char *object = c->shape == API_ANTHROPIC ? "" : "\"object\":\"response.input_tokens\",";
     struct token_list ids = {0};
-    if (api_read_prompt(c, d, in, &ids, &e) != OK) {
-        api_answer_error(c, &e);
-    } else {
-        buf_printf(&c->body,
-                   "{%s\"input_tokens\":%zu}",
-                   c->shape == API_OPENAI || c->shape == API_BARE
-                       ? "\"object\":\"response.input_tokens\","
-                       : "",
-                   ids.n);
-        api_answer_json(c, 200);
-    }
+    enum err err = api_read_prompt(c, d, in, &ids, e);
+    if (!err)
+        buf_printf(&c->body, "{%s\"input_tokens\":%zu}", object, ids.n);
     token_list_deinit(&ids);
+    return err;
 }
 
-void api_count_chat(struct api_call *c, const struct api_input *in)
+enum err api_count_chat(struct api_call *c, const struct api_input *in, struct err_info *e)
 {
-    count(c, in, &api_chat);
+    return count(c, in, &api_chat, e);
 }
 
-void api_count_responses(struct api_call *c, const struct api_input *in)
+enum err api_count_responses(struct api_call *c, const struct api_input *in, struct err_info *e)
 {
-    count(c, in, &api_responses);
+    return count(c, in, &api_responses, e);
 }
 
-void api_count_messages(struct api_call *c, const struct api_input *in)
+enum err api_count_messages(struct api_call *c, const struct api_input *in, struct err_info *e)
 {
-    count(c, in, &api_messages);
+    return count(c, in, &api_messages, e);
 }

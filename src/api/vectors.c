@@ -33,15 +33,15 @@ void api_vectors_destroy(struct api *a, struct api_vectors *v)
     free(v);
 }
 
-enum err api_vectors_begin(struct api_call *c,
-                           const struct api_input *in,
-                           json_t **body,
-                           struct api_job *job,
-                           struct err_info *e)
+/* The body, and of it what both routes share, into job->params.request. */
+static enum err read_body(struct api_call *c,
+                          const struct api_input *in,
+                          json_t **body,
+                          struct api_job *job,
+                          struct err_info *e)
 {
     struct gguf_str model = {0};
     enum err err;
-    *body = NULL;
     c->tokenizer = engine_tokenizer(c->engine);
     c->vectors = mem_zalloc(1, sizeof *c->vectors);
     c->n_per_prompt = 1;
@@ -112,10 +112,11 @@ static enum err hold_each(struct api_call *c,
     return err_set(e, ERR_QUEUE_FULL, "too many vectors of tokens wait to be read");
 }
 
-enum err api_vectors_submit(struct api_call *c,
-                            const struct api_dialect *d,
-                            const struct api_job *job,
-                            struct err_info *e)
+/* A request for each prompt, all to the engine. */
+static enum err submit(struct api_call *c,
+                       const struct api_dialect *d,
+                       const struct api_job *job,
+                       struct err_info *e)
 {
     enum err held = hold_each(c, d, job, e);
     if (held)
@@ -131,6 +132,23 @@ enum err api_vectors_submit(struct api_call *c,
         err = api_submit(c, d, false, e);
     if (err && strcmp(e->field, "n") == 0) /* more than the queue could ever hold */
         snprintf(e->field, sizeof e->field, "%s", d->prompt_field);
+    return err;
+}
+
+enum err api_vectors_compute(struct api_call *c,
+                             const struct api_dialect *d,
+                             const struct api_input *in,
+                             struct err_info *e)
+{
+    struct api_job job = {0};
+    json_t *body = NULL;
+    enum err err;
+    if ((err = read_body(c, in, &body, &job, e)) || (err = d->parse(c, body, &job, e)) ||
+        (err = submit(c, d, &job, e)))
+        api_choices_destroy(c);
+    /* submitted: *c is not ours any more, but what follows is */
+    api_job_deinit(&job);
+    json_decref(body);
     return err;
 }
 

@@ -1,6 +1,6 @@
 /* Calls that want a vector of each of several texts: embeddings.c and rerank.c. For api/ only.
  *
- *      body -- begin --> json, model, priority --> prompts (the route's own) -- submit --> engine
+ *      body --> json, model, priority -- dialect.parse --> prompts --> requests --> engine
  *
  * A choice is a text; its request ends with a vector (engine.h) and the answer is written when all
  * have. On a worker up to submit, then the loop thread's. */
@@ -35,20 +35,12 @@ struct api_vectors {
 
 void api_vectors_destroy(struct api *a, struct api_vectors *v); /* NULL is allowed */
 
-/* Take c->vectors; read the body, and of it what both routes share, into job->params.request.
- * Errors: as the client should see them. *body is the caller's reference, also on failure (or
- * NULL). */
-enum err api_vectors_begin(struct api_call *c,
-                           const struct api_input *in,
-                           json_t **body,
-                           struct api_job *job,
-                           struct err_info *e) WEIR_MUST_USE;
-
-/* A request for each prompt, all to the engine. After OK, *c belongs to the loop thread. */
-enum err api_vectors_submit(struct api_call *c,
-                            const struct api_dialect *d,
-                            const struct api_job *job,
-                            struct err_info *e) WEIR_MUST_USE;
+/* Take c->vectors, read the body, and give the engine a request for each prompt. After OK, *c
+ * belongs to the loop thread. Errors: as the client should see them. */
+enum err api_vectors_compute(struct api_call *c,
+                             const struct api_dialect *d,
+                             const struct api_input *in,
+                             struct err_info *e) WEIR_MUST_USE;
 
 /* ,"usage":{...} of all texts; with the comma. */
 void api_put_text_usage(const struct api_call *c, struct buf *out);
