@@ -141,8 +141,7 @@ static enum err rank_internal(const struct api_call *c,
                               struct err_info *e)
 {
     if (p->priority > 0)
-        return err_set_field(
-            e, ERR_INVALID, "priority", "'priority' may not be above 0 in a batch");
+        return err_invalid(e, "priority", "'priority' may not be above 0 in a batch");
     p->priority += c->rank;
     if (p->priority < -REQUEST_MAX_PRIORITY)
         p->priority = -REQUEST_MAX_PRIORITY;

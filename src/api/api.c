@@ -23,12 +23,12 @@ enum err api_create(const struct api_config *cfg, struct api **out, struct err_i
 {
     *out = NULL;
     if (!cfg->model_id || !cfg->model_id[0])
-        return err_set_field(e, ERR_INVALID, "model_id", "the model needs a name");
+        return err_invalid(e, "model_id", "the model needs a name");
     struct api *a = mem_zalloc(1, sizeof *a);
     api_json_watch();
     if (cfg->defaults && !(a->defaults = json_loads(cfg->defaults, 0, NULL))) {
         free(a);
-        return err_set_field(e, ERR_INVALID, "defaults", "the defaults are not JSON");
+        return err_invalid(e, "defaults", "the defaults are not JSON");
     }
     a->model_id = mem_strdup(cfg->model_id);
     api_put_text(&a->model_json, a->model_id, strlen(a->model_id));

@@ -33,8 +33,7 @@ static enum err check_modalities(const json_t *body, struct err_info *e)
     for (size_t i = 0; i < json_array_size(v); i++) {
         const char *s = json_string_value(json_array_get(v, i));
         if (!s || strcmp(s, "text") != 0)
-            return err_set_field(
-                e, ERR_INVALID, "modalities", "'modalities' other than text are not supported");
+            return err_invalid(e, "modalities", "'modalities' other than text are not supported");
     }
     return OK;
 }
@@ -58,31 +57,25 @@ enum err api_join_parts(const json_t *parts,
         const json_t *part = json_array_get(parts, i);
         const char *type = json_string_value(json_object_get(part, "type"));
         if (!json_is_object(part) || !type)
-            return err_set_field(e,
-                                 ERR_INVALID,
-                                 field,
-                                 "'%s' must hold parts like {\"type\": \"text\", \"text\": ...}",
-                                 field);
+            return err_invalid(
+                e, field, "'%s' must hold parts like {\"type\": \"text\", \"text\": ...}", field);
         const bool refusal = may_refuse && strcmp(type, "refusal") == 0;
         const json_t *text = json_object_get(part, refusal ? type : "text");
         if (!is_text_part(type) && !refusal)
-            return err_set_field(
-                e,
-                ERR_INVALID,
-                field,
-                strncmp(type, "image", 5) == 0
-                    ? "'%s' has a part of type '%.40s': image input is not "
-                      "supported by this model"
-                    : "'%s' has a part of type '%.40s'; this model reads only text",
-                field,
-                type);
+            return err_invalid(e,
+                               field,
+                               strncmp(type, "image", 5) == 0
+                                   ? "'%s' has a part of type '%.40s': image input is not "
+                                     "supported by this model"
+                                   : "'%s' has a part of type '%.40s'; this model reads only text",
+                               field,
+                               type);
         if (!json_is_string(text))
-            return err_set_field(e,
-                                 ERR_INVALID,
-                                 field,
-                                 "'%s' has a part without the string '%s'",
-                                 field,
-                                 refusal ? type : "text");
+            return err_invalid(e,
+                               field,
+                               "'%s' has a part without the string '%s'",
+                               field,
+                               refusal ? type : "text");
         buf_str(out, i > 0 ? between : "");
         buf_add(out, json_string_value(text), json_string_length(text));
     }
@@ -108,7 +101,7 @@ static enum err parse_content(
     } else if ((!v || json_is_null(v)) && assistant)
         *out = json_string("");
     else if (!v)
-        err = err_set_field(e, ERR_INVALID, field, "'%s' is required", field);
+        err = err_invalid(e, field, "'%s' is required", field);
     else
         err = api_wrong_type(field, "a string or an array of parts", v, e);
     buf_deinit(&joined);
@@ -127,7 +120,7 @@ static enum err parse_message(const json_t *v, size_t i, json_t *all, struct err
     const json_t *role = json_object_get(v, "role");
     snprintf(field, sizeof field, "messages[%zu].role", i);
     if (!role)
-        return err_set_field(e, ERR_INVALID, field, "'%s' is required", field);
+        return err_invalid(e, field, "'%s' is required", field);
     if (!json_is_string(role))
         return api_wrong_type(field, "a string", role, e);
     enum err err = api_refuse_fields(v, calls, sizeof calls / sizeof calls[0], e);
@@ -152,11 +145,11 @@ static enum err parse_messages(const json_t *body, json_t **out, struct err_info
 {
     const json_t *v = json_object_get(body, "messages");
     if (!v || json_is_null(v))
-        return err_set_field(e, ERR_INVALID, "messages", "'messages' is required");
+        return err_invalid(e, "messages", "'messages' is required");
     if (!json_is_array(v))
         return api_wrong_type("messages", "an array", v, e);
     if (json_array_size(v) == 0)
-        return err_set_field(e, ERR_INVALID, "messages", "'messages' is empty");
+        return err_invalid(e, "messages", "'messages' is empty");
     *out = json_array();
     for (size_t i = 0; i < json_array_size(v); i++) {
         enum err err = parse_message(json_array_get(v, i), i, *out, e);
@@ -179,8 +172,7 @@ static enum err check_var_name(const char *name,
         clashes |= strcmp(name, taken[i]) == 0;
     if (!clashes)
         return OK;
-    return err_set_field(
-        e, ERR_INVALID, "chat_template_kwargs", "'chat_template_kwargs' may not set '%s'", name);
+    return err_invalid(e, "chat_template_kwargs", "'chat_template_kwargs' may not set '%s'", name);
 }
 
 void api_say_thinking(json_t *vars, const json_t *given, bool on)
@@ -211,8 +203,7 @@ static enum err parse_effort(const struct api_call *c,
     if (!is_read)
         return OK;
     if (json_object_get(vars, field))
-        return err_set_field(
-            e, ERR_INVALID, field, "'reasoning_effort' is in 'chat_template_kwargs' too");
+        return err_invalid(e, field, "'reasoning_effort' is in 'chat_template_kwargs' too");
     json_object_set(vars, field, (json_t *)v);
     return OK;
 }
@@ -302,20 +293,17 @@ static enum err take_begun(
     if (err || !wanted)
         return err;
     if (llama && !has(body, field) && is_of_assistant(json_array_get(messages, n - 2)))
-        return err_set_field(
-            e, ERR_INVALID, "messages", "'messages' ends with two of the assistant's");
+        return err_invalid(e, "messages", "'messages' ends with two of the assistant's");
     if (has(body, field) && json_is_true(json_object_get(body, "add_generation_prompt")))
-        return err_set_field(e,
-                             ERR_INVALID,
-                             field,
-                             "'continue_final_message' and 'add_generation_prompt' cannot both be "
-                             "true");
+        return err_invalid(e,
+                           field,
+                           "'continue_final_message' and 'add_generation_prompt' cannot both be "
+                           "true");
     if (!is_of_assistant(last) || has(last, "tool_calls") || has(last, "reasoning_content"))
-        return err_set_field(e,
-                             ERR_INVALID,
-                             field,
-                             "'continue_final_message' wants a last message of the assistant with "
-                             "nothing but text");
+        return err_invalid(e,
+                           field,
+                           "'continue_final_message' wants a last message of the assistant with "
+                           "nothing but text");
     *begun = json_incref(json_object_get(last, "content"));
     json_array_remove(messages, n - 1);
     return OK;
@@ -337,17 +325,13 @@ static enum err check_begun(const struct api_call *c, bool asked, struct err_inf
     if (!why)
         return OK;
     if (asked)
-        return err_set_field(e,
-                             ERR_INVALID,
-                             "continue_final_message",
-                             "'continue_final_message' cannot be kept to: %s",
-                             why);
-    return err_set_field(e,
-                         ERR_INVALID,
-                         "messages",
-                         "the last message is the assistant's, which the answer would go on from: "
-                         "%s; with 'continue_final_message' false it is a turn of its own",
-                         why);
+        return err_invalid(
+            e, "continue_final_message", "'continue_final_message' cannot be kept to: %s", why);
+    return err_invalid(e,
+                       "messages",
+                       "the last message is the assistant's, which the answer would go on from: "
+                       "%s; with 'continue_final_message' false it is a turn of its own",
+                       why);
 }
 
 static enum err parse_prompt(struct api_call *c,
@@ -384,8 +368,7 @@ static enum err parse_logprobs(struct api_call *c, const json_t *body, struct er
         (err = api_get_int(body, "top_logprobs", 0, REQUEST_MAX_TOP_LOGPROBS, &n_top, e)))
         return err;
     if (n_top > 0 && !c->logprobs)
-        return err_set_field(
-            e, ERR_INVALID, "top_logprobs", "'top_logprobs' needs 'logprobs' to be true");
+        return err_invalid(e, "top_logprobs", "'top_logprobs' needs 'logprobs' to be true");
     c->n_top = n_top > 0 ? (uint32_t)n_top : 0;
     return OK;
 }
@@ -403,11 +386,10 @@ static enum err parse_reasoning(struct api_call *c, const json_t *body, struct e
     const char *name = format.data ? format.data : "auto";
     const bool none = strcmp(name, "none") == 0;
     if (!none && strcmp(name, "auto") != 0 && strcmp(name, "deepseek") != 0)
-        return err_set_field(e,
-                             ERR_INVALID,
-                             "reasoning_format",
-                             "'reasoning_format' must be 'auto', 'deepseek' or 'none', not '%.40s'",
-                             name);
+        return err_invalid(e,
+                           "reasoning_format",
+                           "'reasoning_format' must be 'auto', 'deepseek' or 'none', not '%.40s'",
+                           name);
     c->reply.thoughts_stay = none || !separate;
     c->reply.no_thoughts = !include;
     return OK;

@@ -30,7 +30,7 @@ static enum err text_prompt(struct api_call *c,
     if (err)
         return api_not_tokenized(err, field, e);
     if (p->ids.n == 0)
-        return err_set_field(e, ERR_INVALID, field, "'%s' is empty", field);
+        return err_invalid(e, field, "'%s' is empty", field);
     if (c->echo)
         buf_add(&p->text, json_string_value(v), json_string_length(v));
     return OK;
@@ -45,7 +45,7 @@ enum err api_ids_prompt(struct api_call *c,
     int64_t n_vocab = tokenizer_n_vocab(c->tokenizer), id;
     size_t n = json_array_size(v);
     if (n == 0)
-        return err_set_field(e, ERR_INVALID, field, "'%s' is empty", field);
+        return err_invalid(e, field, "'%s' is empty", field);
     for (size_t i = 0; i < n; i++) {
         const json_t *item = json_array_get(v, i);
         char at[64];
@@ -54,15 +54,14 @@ enum err api_ids_prompt(struct api_call *c,
             return api_wrong_type(at, "a token id like the others", item, e);
         }
         if (id < 0 || id >= n_vocab)
-            return err_set_field(e,
-                                 ERR_INVALID,
-                                 field,
-                                 "token id %lld at index %zu of '%s' is outside the vocabulary of "
-                                 "%lld",
-                                 (long long)id,
-                                 i,
-                                 field,
-                                 (long long)n_vocab);
+            return err_invalid(e,
+                               field,
+                               "token id %lld at index %zu of '%s' is outside the vocabulary of "
+                               "%lld",
+                               (long long)id,
+                               i,
+                               field,
+                               (long long)n_vocab);
         token_list_add(&p->ids, (token_id)id);
     }
     if (c->echo) {
@@ -97,14 +96,13 @@ static enum err many_prompts(struct api_call *c,
     uint32_t max = c->api->max_choices;
     size_t n = json_array_size(v);
     if (n > max / job->params.n)
-        return err_set_field(e,
-                             ERR_INVALID,
-                             "prompt",
-                             "%zu prompts with n = %u make more than the %u choices a request may "
-                             "have",
-                             n,
-                             job->params.n,
-                             max);
+        return err_invalid(e,
+                           "prompt",
+                           "%zu prompts with n = %u make more than the %u choices a request may "
+                           "have",
+                           n,
+                           job->params.n,
+                           max);
     return api_read_prompts(c, v, "prompt", one_prompt, job, e);
 }
 
@@ -116,7 +114,7 @@ static enum err parse_prompt(struct api_call *c,
 {
     const json_t *v = api_get(body, "prompt");
     if (!v)
-        return err_set_field(e, ERR_INVALID, "prompt", "'prompt' is required");
+        return err_invalid(e, "prompt", "'prompt' is required");
     if (json_is_string(v))
         return text_prompt(c, v, "prompt", api_job_prompts(job, 1), e);
     if (!json_is_array(v))

@@ -26,7 +26,7 @@ static enum err text_input(struct api_call *c,
         return api_not_tokenized(err, field, e);
     tokenizer_add_end(t, &p->ids);
     if (p->ids.n == 0) /* and none around it, so that there is nothing to compute */
-        return err_set_field(e, ERR_INVALID, field, "'%s' is empty", field);
+        return err_invalid(e, field, "'%s' is empty", field);
     return OK;
 }
 
@@ -39,7 +39,7 @@ static enum err mixed_input(struct api_call *c,
 {
     enum err err = native_encode_list(c->tokenizer, v, field, false, false, &p->ids, e);
     if (!err && p->ids.n == 0)
-        err = err_set_field(e, ERR_INVALID, field, "'%s' holds no token", field);
+        err = err_invalid(e, field, "'%s' holds no token", field);
     return err;
 }
 
@@ -67,12 +67,11 @@ static enum err object_input(struct api_call *c,
     if (json_is_string(text))
         return text_input(c, text, field, p, e);
     if (!json_is_array(parts))
-        return err_set_field(e,
-                             ERR_INVALID,
-                             field,
-                             "'%s' is an object with neither a 'prompt_string' nor an array "
-                             "'content'",
-                             field);
+        return err_invalid(e,
+                           field,
+                           "'%s' is an object with neither a 'prompt_string' nor an array "
+                           "'content'",
+                           field);
     struct buf joined = {0};
     err = api_join_parts(parts, field, "", false, &joined, e);
     if (!err) {
@@ -118,10 +117,9 @@ static enum err parse_input(
     if (!json_is_array(v) || has_number(v))
         return one_input(c, v, name, api_job_prompts(job, 1), e);
     if (n == 0)
-        return err_set_field(e, ERR_INVALID, name, "'%s' is empty", name);
+        return err_invalid(e, name, "'%s' is empty", name);
     if (n > API_MAX_TEXTS)
-        return err_set_field(
-            e, ERR_INVALID, name, "%zu texts at once; at most %d are allowed", n, API_MAX_TEXTS);
+        return err_invalid(e, name, "%zu texts at once; at most %d are allowed", n, API_MAX_TEXTS);
     return api_read_prompts(c, v, name, one_input, job, e);
 }
 
@@ -133,11 +131,10 @@ static enum err parse_format(const json_t *body, struct api_vectors *v, struct e
         return err;
     v->base64 = format.len == 6 && memcmp(format.data, "base64", 6) == 0;
     if (!v->base64 && !(format.len == 5 && memcmp(format.data, "float", 5) == 0))
-        return err_set_field(e,
-                             ERR_INVALID,
-                             "encoding_format",
-                             "'encoding_format' must be float or base64, not '%.40s'",
-                             format.data);
+        return err_invalid(e,
+                           "encoding_format",
+                           "'encoding_format' must be float or base64, not '%.40s'",
+                           format.data);
     return OK;
 }
 
@@ -160,14 +157,14 @@ static enum err parse(struct api_call *c,
                        "this route gives one vector of a text, but the server runs with --pooling "
                        "none, which makes one of each token: /embeddings gives those");
     if (!v->openai && input && content)
-        return err_set_field(e, ERR_INVALID, "content", "'content' cannot stand beside 'input'");
+        return err_invalid(e, "content", "'content' cannot stand beside 'input'");
     if (!input) { /* llama-server's word for it, and its shape */
         input = content;
         name = "content";
         v->openai = false;
     }
     if (!input)
-        return err_set_field(e, ERR_INVALID, "input", "'input' is required");
+        return err_invalid(e, "input", "'input' is required");
     v->norm = v->each ? NORM_NONE : NORM_EUCLIDEAN;
     job->params.request.output = OUTPUT_EMBEDDING;
     if ((err = parse_format(body, v, e)) ||

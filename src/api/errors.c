@@ -16,7 +16,7 @@ enum err api_not_tokenized(enum err why, const char *field, struct err_info *e)
 {
     if (why == ERR_NOMEM)
         return why;
-    return err_set_field(e, ERR_INVALID, field, "'%s' cannot be tokenized", field);
+    return err_invalid(e, field, "'%s' cannot be tokenized", field);
 }
 
 enum err api_no_model(const struct api *a, const char *name, struct err_info *e)

@@ -204,11 +204,8 @@ enum err api_read_budget(struct api_call *c,
     }
     err = tokenizer_encode(c->tokenizer, &piece, 1, &close, e);
     if (!err && (close.n == 0 || close.n > REQUEST_MAX_CLOSE))
-        err = err_set_field(e,
-                            ERR_INVALID,
-                            field,
-                            "'%s' cannot be kept to: the model has no mark to end with",
-                            field);
+        err = err_invalid(
+            e, field, "'%s' cannot be kept to: the model has no mark to end with", field);
     if (!err) {
         memcpy(t.close, close.ids, close.n * sizeof *close.ids);
         t.n_close = (uint32_t)close.n;

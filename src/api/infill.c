@@ -85,7 +85,7 @@ static enum err text_field(
 {
     *out = api_get(body, name);
     if (!*out && required)
-        return err_set_field(e, ERR_INVALID, name, "'%s' is required", name);
+        return err_invalid(e, name, "'%s' is required", name);
     return *out && !json_is_string(*out) ? api_wrong_type(name, "a string", *out, e) : OK;
 }
 
@@ -96,11 +96,9 @@ static enum err check_file(const json_t *v, size_t i, struct err_info *e)
     const json_t *name = json_object_get(v, "filename"), *text = json_object_get(v, "text");
     snprintf(field, sizeof field, "input_extra[%zu]", i);
     if (!json_is_object(v) || !json_is_string(text))
-        return err_set_field(
-            e, ERR_INVALID, field, "'%s' must be an object with a string as its 'text'", field);
+        return err_invalid(e, field, "'%s' must be an object with a string as its 'text'", field);
     if (name && !json_is_string(name))
-        return err_set_field(
-            e, ERR_INVALID, field, "'%s' has a 'filename' that is not a string", field);
+        return err_invalid(e, field, "'%s' has a 'filename' that is not a string", field);
     return OK;
 }
 
@@ -189,8 +187,7 @@ static enum err add_before(const struct api_call *c,
     if (extra && !json_is_array(extra))
         return api_wrong_type("input_extra", "an array of objects", extra, e);
     if (json_array_size(extra) > MAX_EXTRA)
-        return err_set_field(
-            e, ERR_INVALID, "input_extra", "'input_extra' has more than %d files", MAX_EXTRA);
+        return err_invalid(e, "input_extra", "'input_extra' has more than %d files", MAX_EXTRA);
     tokenizer_add_begin(t, out);
     if (tokenizer_fim(t, FIM_REPO) != TOKEN_NONE) {
         add_mark(c, FIM_REPO, out);

@@ -109,8 +109,7 @@ const char *api_json_kind(const json_t *v)
 
 enum err api_wrong_type(const char *field, const char *wanted, const json_t *v, struct err_info *e)
 {
-    return err_set_field(
-        e, ERR_INVALID, field, "'%s' must be %s, not %s", field, wanted, api_json_kind(v));
+    return err_invalid(e, field, "'%s' must be %s, not %s", field, wanted, api_json_kind(v));
 }
 
 void api_rename_field(struct err_info *e, const char *from, const char *to)
@@ -183,27 +182,25 @@ enum err api_int_of(
         if (d != floor(d))
             return api_wrong_type(field, "an integer", v, e);
         if (d < (double)lo || d > (double)hi || fabs(d) >= 9223372036854775808.0) /* 2^63 */
-            return err_set_field(e,
-                                 ERR_INVALID,
-                                 field,
-                                 "'%s' must be from %lld to %lld, not %.17g",
-                                 field,
-                                 (long long)lo,
-                                 (long long)hi,
-                                 d);
+            return err_invalid(e,
+                               field,
+                               "'%s' must be from %lld to %lld, not %.17g",
+                               field,
+                               (long long)lo,
+                               (long long)hi,
+                               d);
         if (fabs(d) > 9007199254740992.0) /* 2^53: exact until there */
             return api_wrong_type(field, "written as an integer", v, e);
         i = (int64_t)d;
     }
     if (i < lo || i > hi)
-        return err_set_field(e,
-                             ERR_INVALID,
-                             field,
-                             "'%s' must be from %lld to %lld, not %lld",
-                             field,
-                             (long long)lo,
-                             (long long)hi,
-                             (long long)i);
+        return err_invalid(e,
+                           field,
+                           "'%s' must be from %lld to %lld, not %lld",
+                           field,
+                           (long long)lo,
+                           (long long)hi,
+                           (long long)i);
     *out = i;
     return OK;
 }
@@ -225,8 +222,7 @@ enum err api_get_real(
         return api_wrong_type(name, "a number", v, e);
     double d = json_number_value(v);
     if (!(d >= lo && d <= hi))
-        return err_set_field(
-            e, ERR_INVALID, name, "'%s' must be from %g to %g, not %g", name, lo, hi, d);
+        return err_invalid(e, name, "'%s' must be from %g to %g, not %g", name, lo, hi, d);
     *out = d;
     return OK;
 }

@@ -38,14 +38,13 @@ static struct place at(const char *base, size_t i, const char *member)
 static enum err unsupported_block(const char *type, const char *field, struct err_info *e)
 {
     bool image = strcmp(type, "image") == 0;
-    return err_set_field(e,
-                         ERR_INVALID,
-                         field,
-                         "'%s' is a block of type '%.40s'; %s",
-                         field,
-                         type,
-                         image ? "image input is not supported by this model"
-                               : "it is not supported by this server");
+    return err_invalid(e,
+                       field,
+                       "'%s' is a block of type '%.40s'; %s",
+                       field,
+                       type,
+                       image ? "image input is not supported by this model"
+                             : "it is not supported by this server");
 }
 
 enum err messages_string(
@@ -54,8 +53,7 @@ enum err messages_string(
     *out = json_object_get(o, name);
     if (json_is_string(*out))
         return OK;
-    return err_set_field(
-        e, ERR_INVALID, field, "'%s' has no '%s', which must be a string", field, name);
+    return err_invalid(e, field, "'%s' has no '%s', which must be a string", field, name);
 }
 
 static void add_string(struct buf *b, const json_t *s)
@@ -156,8 +154,7 @@ static enum err add_call(struct turn *t, const json_t *block, const char *field,
         (err = messages_string(block, "name", field, &name, e)))
         return err;
     if (!json_is_object(input))
-        return err_set_field(
-            e, ERR_INVALID, field, "'%s' has no 'input', which must be an object", field);
+        return err_invalid(e, field, "'%s' has no 'input', which must be an object", field);
     char *arguments = json_dumps(input, JSON_COMPACT);
     if (!arguments)
         return err_set(e, ERR_NOMEM, "no memory for a message");
@@ -242,7 +239,7 @@ static enum err read_system(struct turn *t,
 {
     struct buf text = {0};
     enum err err = content ? join_text(content, field, &text, e)
-                           : err_set_field(e, ERR_INVALID, field, "'%s' is required", field);
+                           : err_invalid(e, field, "'%s' is required", field);
     if (!err)
         add_message(t, "system", to_json(&text));
     buf_deinit(&text);
@@ -263,18 +260,14 @@ static enum err read_message(struct turn *t, const json_t *v, size_t i, struct e
     if (role && strcmp(role, "system") == 0)
         return read_system(t, content, content_at.text, e);
     if (!user && !(role && strcmp(role, "assistant") == 0))
-        return err_set_field(e,
-                             ERR_INVALID,
-                             role_at.text,
-                             "'%s' must be \"user\", \"assistant\" or \"system\"",
-                             role_at.text);
+        return err_invalid(
+            e, role_at.text, "'%s' must be \"user\", \"assistant\" or \"system\"", role_at.text);
     if (json_is_string(content)) {
         add_string(&t->text, content);
     } else if (!json_is_array(content)) {
         return content
                    ? api_wrong_type(content_at.text, "a string or an array of blocks", content, e)
-                   : err_set_field(
-                         e, ERR_INVALID, content_at.text, "'%s' is required", content_at.text);
+                   : err_invalid(e, content_at.text, "'%s' is required", content_at.text);
     }
     for (size_t k = 0; !err && k < json_array_size(content); k++) {
         const json_t *block = json_array_get(content, k);
@@ -314,20 +307,18 @@ static enum err ask_to_continue(json_t *all, json_t *b, struct err_info *e)
     if ((said && !json_is_true(said)) || !is_of(last, "assistant"))
         return OK;
     if (json_object_get(last, "tool_calls") || json_object_get(last, "reasoning_content"))
-        return err_set_field(e,
-                             ERR_INVALID,
-                             "messages",
-                             "a last message of the assistant is continued, so it can have nothing "
-                             "but text");
+        return err_invalid(e,
+                           "messages",
+                           "a last message of the assistant is continued, so it can have nothing "
+                           "but text");
     for (size_t i = 0; i < n; i++)
         asked |=
             !is_of(json_array_get(all, i), "assistant") && !is_of(json_array_get(all, i), "system");
     if (!asked) /* as Anthropic has it */
-        return err_set_field(e,
-                             ERR_INVALID,
-                             "messages",
-                             "'messages' has only the beginning of the assistant's answer: what "
-                             "the user says must come before it");
+        return err_invalid(e,
+                           "messages",
+                           "'messages' has only the beginning of the assistant's answer: what "
+                           "the user says must come before it");
     if (json_string_length(json_object_get(last, "content")) == 0)
         json_array_remove(all, n - 1);
     else
@@ -342,11 +333,11 @@ static enum err adapt_messages(const json_t *body, json_t *b, struct err_info *e
     enum err err = OK;
     json_object_set_new(b, "messages", t.all);
     if (!v || json_is_null(v))
-        err = err_set_field(e, ERR_INVALID, "messages", "'messages' is required");
+        err = err_invalid(e, "messages", "'messages' is required");
     else if (!json_is_array(v))
         err = api_wrong_type("messages", "an array", v, e);
     else if (json_array_size(v) == 0)
-        err = err_set_field(e, ERR_INVALID, "messages", "'messages' is empty");
+        err = err_invalid(e, "messages", "'messages' is empty");
     if (!err && system && !json_is_null(system) &&
         !(err = join_text(system, "system", &t.text, e))) {
         add_system(&t, &t.text);
@@ -373,8 +364,7 @@ static enum err adapt_stops(const json_t *body, json_t *b, struct err_info *e)
     if (!v)
         return OK;
     if (api_get(body, "stop"))
-        return err_set_field(
-            e, ERR_INVALID, "stop", "'stop' and 'stop_sequences' are two names of the same");
+        return err_invalid(e, "stop", "'stop' and 'stop_sequences' are two names of the same");
     if (!json_is_array(v))
         return api_wrong_type("stop_sequences", "an array of strings", v, e);
     json_object_set(b, "stop", v);
@@ -394,11 +384,10 @@ static enum err adapt_thinking(const json_t *body, json_t *b, struct err_info *e
     bool on = strcmp(type, "enabled") == 0 || strcmp(type, "adaptive") == 0;
     bool off = strcmp(type, "disabled") == 0 || strcmp(type, "between_tools") == 0;
     if (!on && !off)
-        return err_set_field(e,
-                             ERR_INVALID,
-                             "thinking",
-                             "'thinking' must have a 'type' of enabled, adaptive, disabled or "
-                             "between_tools");
+        return err_invalid(e,
+                           "thinking",
+                           "'thinking' must have a 'type' of enabled, adaptive, disabled or "
+                           "between_tools");
     int64_t budget = -1;
     enum err err = api_get_int(v, "budget_tokens", 1, INT32_MAX, &budget, e);
     if (err) {
@@ -436,11 +425,8 @@ static enum err adapt_format(const json_t *v, const char *field, json_t *b, stru
     if (!v || json_is_null(v))
         return OK;
     if (strcmp(api_text_at(v, "type"), "json_schema") != 0 || !json_object_get(v, "schema"))
-        return err_set_field(e,
-                             ERR_INVALID,
-                             field,
-                             "'%s' must be {\"type\": \"json_schema\", \"schema\": ...}",
-                             field);
+        return err_invalid(
+            e, field, "'%s' must be {\"type\": \"json_schema\", \"schema\": ...}", field);
     json_object_set_new(b,
                         "response_format",
                         json_pack("{s:s, s:{s:s, s:O}}",
@@ -508,11 +494,10 @@ enum err messages_adapt(struct api_call *c, const json_t *body, json_t **out, st
     if (!b)
         return err_set(e, ERR_NOMEM, "no memory to read the body");
     if (!c->prompt_only && (!max_tokens || json_is_null(max_tokens)))
-        return err_set_field(e, ERR_INVALID, "max_tokens", "'max_tokens' is required");
+        return err_invalid(e, "max_tokens", "'max_tokens' is required");
     if (!leaves_nothing_out(json_object_get(body, "context_management")))
-        return err_set_field(
+        return err_invalid(
             e,
-            ERR_INVALID,
             "context_management",
             "'context_management' may leave nothing out: no 'edits', or clear_thinking_20251015 "
             "that keeps all");

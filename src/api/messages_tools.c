@@ -26,8 +26,7 @@ static enum err add_tool(const json_t *v, const char *field, json_t *all, struct
     if ((err = messages_string(v, "name", field, &name, e)))
         return err;
     if (!json_is_object(schema))
-        return err_set_field(
-            e, ERR_INVALID, field, "'%s' has no 'input_schema', which must be an object", field);
+        return err_invalid(e, field, "'%s' has no 'input_schema', which must be an object", field);
     json_t *function = json_object(), *tool = json_object();
     json_object_set(function, "name", (json_t *)name);
     if (description)
@@ -56,12 +55,11 @@ static enum err read_tool(
     if (is_run_by_provider(type))
         return OK;
     if (type[0] && strcmp(type, "custom") != 0)
-        return err_set_field(e,
-                             ERR_INVALID,
-                             field,
-                             "'%s' is a tool of type '%.40s', which this server does not have",
-                             field,
-                             type);
+        return err_invalid(e,
+                           field,
+                           "'%s' is a tool of type '%.40s', which this server does not have",
+                           field,
+                           type);
     json_array_append_new(m->places, json_string(field));
     return add_tool(v, field, all, e);
 }
@@ -112,10 +110,8 @@ static enum err adapt_choice(const json_t *body, json_t *b, struct err_info *e)
             "tool_choice",
             json_pack("{s:s, s:{s:O}}", "type", "function", "function", "name", (json_t *)name));
     } else {
-        return err_set_field(e,
-                             ERR_INVALID,
-                             "tool_choice",
-                             "'tool_choice' must have a 'type' of auto, any, tool or none");
+        return err_invalid(
+            e, "tool_choice", "'tool_choice' must have a 'type' of auto, any, tool or none");
     }
     return OK;
 }

@@ -149,13 +149,12 @@ static int sampler_of(const char *name)
 
 static enum err wrong_samplers(const char *name, struct err_info *e)
 {
-    return err_set_field(e,
-                         ERR_INVALID,
-                         "samplers",
-                         "'samplers' has '%.40s' where this server cannot have it; it has "
-                         "\"penalties\", \"top_k\", \"top_p\", \"min_p\" in this order, and "
-                         "\"temperature\" before \"top_k\" or at the end",
-                         name);
+    return err_invalid(e,
+                       "samplers",
+                       "'samplers' has '%.40s' where this server cannot have it; it has "
+                       "\"penalties\", \"top_k\", \"top_p\", \"min_p\" in this order, and "
+                       "\"temperature\" before \"top_k\" or at the end",
+                       name);
 }
 
 /* A stage that is not named is off; what was said of it still has to make sense. */
@@ -231,19 +230,16 @@ static enum err read_bias(
     double bias = json_is_number(v) ? json_number_value(v) : json_is_false(v) ? -INFINITY : NAN;
     enum err err = OK;
     if (isnan(bias) || (isfinite(bias) && fabs(bias) > 100))
-        return err_set_field(e,
-                             ERR_INVALID,
-                             "logit_bias",
-                             "a bias in 'logit_bias' must be a number from -100 to 100, or false");
+        return err_invalid(
+            e, "logit_bias", "a bias in 'logit_bias' must be a number from -100 to 100, or false");
     int64_t id;
     if (api_is_whole(what, &id)) {
         if (id < 0 || id >= n_vocab)
-            return err_set_field(e,
-                                 ERR_INVALID,
-                                 "logit_bias",
-                                 "'logit_bias' has token id %lld; the vocabulary has 0 to %u",
-                                 (long long)id,
-                                 n_vocab - 1);
+            return err_invalid(e,
+                               "logit_bias",
+                               "'logit_bias' has token id %lld; the vocabulary has 0 to %u",
+                               (long long)id,
+                               n_vocab - 1);
         add_bias(s, (token_id)id, (float)bias);
         return OK;
     }
@@ -395,13 +391,12 @@ static enum err add_id(
 {
     const int64_t n_vocab = tokenizer_n_vocab(c->tokenizer);
     if (id < 0 || id >= n_vocab)
-        return err_set_field(e,
-                             ERR_INVALID,
-                             field,
-                             "token id %lld in '%s' is outside the vocabulary of %lld",
-                             (long long)id,
-                             field,
-                             (long long)n_vocab);
+        return err_invalid(e,
+                           field,
+                           "token id %lld in '%s' is outside the vocabulary of %lld",
+                           (long long)id,
+                           field,
+                           (long long)n_vocab);
     token_list_add(ids, (token_id)id);
     return OK;
 }
@@ -415,8 +410,7 @@ static enum err text_of_object(const json_t *v,
     static const struct api_refused media[] = {{"multimodal_data", NEUTRAL_EMPTY, 0}};
     *text = json_object_get(v, "prompt_string");
     if (!json_is_string(*text))
-        return err_set_field(
-            e, ERR_INVALID, field, "'%s' is an object without a 'prompt_string'", field);
+        return err_invalid(e, field, "'%s' is an object without a 'prompt_string'", field);
     return api_refuse_fields(v, media, 1, e);
 }
 
@@ -448,7 +442,7 @@ static enum err one_prompt(struct api_call *c,
         err = api_wrong_type(field, "a text or an array of token ids and texts", v, e);
     }
     if (!err && p->ids.n == 0)
-        err = err_set_field(e, ERR_INVALID, field, "'%s' is empty", field);
+        err = err_invalid(e, field, "'%s' is empty", field);
     if (!err)
         native_text(t, p->ids.ids, p->ids.n, &p->text);
     return err;
@@ -474,18 +468,14 @@ static enum err parse_prompts(struct api_call *c,
     const json_t *v = api_get(body, "prompt");
     size_t n = json_array_size(v), max = c->api->max_choices / job->params.n;
     if (!v)
-        return err_set_field(e, ERR_INVALID, "prompt", "'prompt' is required");
+        return err_invalid(e, "prompt", "'prompt' is required");
     if (is_one_prompt(v))
         return one_prompt(c, v, "prompt", api_job_prompts(job, 1), e);
     if (n == 0)
-        return err_set_field(e, ERR_INVALID, "prompt", "'prompt' is empty");
+        return err_invalid(e, "prompt", "'prompt' is empty");
     if (n > max)
-        return err_set_field(e,
-                             ERR_INVALID,
-                             "prompt",
-                             "%zu prompts, but at most %zu are allowed in one request",
-                             n,
-                             max);
+        return err_invalid(
+            e, "prompt", "%zu prompts, but at most %zu are allowed in one request", n, max);
     return api_read_prompts(c, v, "prompt", one_prompt, job, e);
 }
 

@@ -87,11 +87,8 @@ enum err api_refuse_fields(const json_t *body,
 {
     for (size_t i = 0; i < n; i++) {
         if (!is_neutral(&fields[i], api_get(body, fields[i].name)))
-            return err_set_field(e,
-                                 ERR_INVALID,
-                                 fields[i].name,
-                                 "'%s' is not supported by this server",
-                                 fields[i].name);
+            return err_invalid(
+                e, fields[i].name, "'%s' is not supported by this server", fields[i].name);
     }
     return OK;
 }
@@ -187,20 +184,16 @@ static enum err parse_logit_bias(const json_t *body,
     {
         int32_t id;
         if (!parse_id(key, n_vocab, &id))
-            return err_set_field(e,
-                                 ERR_INVALID,
-                                 name,
-                                 "'logit_bias' has the key '%.40s', which is not the id of a token "
-                                 "(0 to %u)",
-                                 key,
-                                 n_vocab - 1);
+            return err_invalid(e,
+                               name,
+                               "'logit_bias' has the key '%.40s', which is not the id of a token "
+                               "(0 to %u)",
+                               key,
+                               n_vocab - 1);
         double bias = json_is_number(v) ? json_number_value(v) : 1e9;
         if (!(bias >= -100.0 && bias <= 100.0))
-            return err_set_field(e,
-                                 ERR_INVALID,
-                                 name,
-                                 "'logit_bias' of token %d must be a number from -100 to 100",
-                                 id);
+            return err_invalid(
+                e, name, "'logit_bias' of token %d must be a number from -100 to 100", id);
         out->bias[n++] = (struct logit_bias){.id = id, .bias = (float)bias};
     }
     out->request.sample.bias = out->bias;
@@ -217,7 +210,7 @@ static enum err read_stop(const json_t *v,
     if (!json_is_string(v))
         return api_wrong_type(field, "a string or an array of strings", v, e);
     if (json_string_length(v) == 0)
-        return err_set_field(e, ERR_INVALID, field, "'%s' must not be empty", field);
+        return err_invalid(e, field, "'%s' must not be empty", field);
     *out = (struct gguf_str){json_string_value(v), json_string_length(v)};
     return OK;
 }
@@ -232,12 +225,8 @@ static enum err parse_stop(const json_t *body, struct api_params *out, struct er
     const bool many = json_is_array(v);
     const size_t n = many ? json_array_size(v) : 1;
     if (n > REQUEST_MAX_STOPS)
-        return err_set_field(e,
-                             ERR_INVALID,
-                             "stop",
-                             "'stop' has %zu strings; at most %d are supported",
-                             n,
-                             REQUEST_MAX_STOPS);
+        return err_invalid(
+            e, "stop", "'stop' has %zu strings; at most %d are supported", n, REQUEST_MAX_STOPS);
     for (size_t i = 0; !err && i < n; i++) {
         char field[32] = "stop";
         if (many)
@@ -263,13 +252,8 @@ static enum err parse_stop_ids(const json_t *body,
         return api_wrong_type(name, "an array of token ids", v, e);
     size_t n = json_array_size(v);
     if (n > MAX_STOP_IDS)
-        return err_set_field(e,
-                             ERR_INVALID,
-                             name,
-                             "'%s' has %zu ids; at most %d are allowed",
-                             name,
-                             n,
-                             MAX_STOP_IDS);
+        return err_invalid(
+            e, name, "'%s' has %zu ids; at most %d are allowed", name, n, MAX_STOP_IDS);
     /* its length was bounded above */
     out->stop_ids = mem_alloc((n + 1) * sizeof *out->stop_ids);
     for (size_t i = 0; i < n; i++) {
@@ -296,12 +280,11 @@ enum err api_params_cache(const json_t *body, struct request_params *p, struct e
              body, "priority", -REQUEST_MAX_PRIORITY, REQUEST_MAX_PRIORITY, &priority, e)))
         return err;
     if (salt.len > MAX_SALT_BYTES)
-        return err_set_field(e,
-                             ERR_INVALID,
-                             "cache_salt",
-                             "'cache_salt' has %zu bytes; at most %d are allowed",
-                             salt.len,
-                             MAX_SALT_BYTES);
+        return err_invalid(e,
+                           "cache_salt",
+                           "'cache_salt' has %zu bytes; at most %d are allowed",
+                           salt.len,
+                           MAX_SALT_BYTES);
     p->cache_salt = salt.data; /* a view of the body: the engine keeps what it stands for */
     p->n_cache_salt = salt.len;
     p->priority = (int32_t)priority;
@@ -339,8 +322,7 @@ enum err api_params_some(const struct api_params *p, struct err_info *e)
 {
     if (!p->none)
         return OK;
-    return err_set_field(
-        e, ERR_INVALID, p->none, "'%s' must be at least 1, or -1 for no number", p->none);
+    return err_invalid(e, p->none, "'%s' must be at least 1, or -1 for no number", p->none);
 }
 
 static enum err parse_counts(const json_t *body,
@@ -358,8 +340,7 @@ static enum err parse_counts(const json_t *body,
         (err = get_most(body, "max_completion_tokens", &max_tokens, &out->none, e)))
         return err;
     if (best_of != -1 && best_of != n)
-        return err_set_field(
-            e, ERR_INVALID, "best_of", "'best_of' is supported only when it equals 'n'");
+        return err_invalid(e, "best_of", "'best_of' is supported only when it equals 'n'");
     /* llama-server's name: more than fits means what fits */
     out->max_tokens_gives = max_tokens < 0 && n_predict > 0;
     if (max_tokens < 0) {

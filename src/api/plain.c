@@ -136,11 +136,8 @@ static enum err apply_strategy(const struct api *a, json_t *body, struct err_inf
         api_set_default(body, "top_p", json_real(DEFAULT_TOP_P));
         json_object_del(body, "top_k");
     } else {
-        return err_set_field(e,
-                             ERR_INVALID,
-                             "strategy",
-                             "'strategy' must be greedy, top_k or top_p, not '%.40s'",
-                             strategy);
+        return err_invalid(
+            e, "strategy", "'strategy' must be greedy, top_k or top_p, not '%.40s'", strategy);
     }
     return OK;
 }
@@ -182,7 +179,7 @@ static enum err parse_one(struct api_call *c,
                           struct err_info *e)
 {
     if (json_string_length(text) == 0)
-        return err_set_field(e, ERR_INVALID, field, "'%s' is empty", field);
+        return err_invalid(e, field, "'%s' is empty", field);
     const enum err err = native_encode(c->tokenizer, text, true, false, &p->ids, e);
     if (err)
         return api_not_tokenized(err, field, e);
@@ -202,12 +199,8 @@ static enum err parse(struct api_call *c,
     const json_t *list = json_object_get(body, "prompts");
     size_t n = json_array_size(list);
     if (n == 0 || n > c->api->max_choices)
-        return err_set_field(e,
-                             ERR_INVALID,
-                             "prompts",
-                             "'prompts' has %zu prompts; 1 to %u are allowed",
-                             n,
-                             c->api->max_choices);
+        return err_invalid(
+            e, "prompts", "'prompts' has %zu prompts; 1 to %u are allowed", n, c->api->max_choices);
     return api_read_prompts(c, list, "prompts", parse_one, job, e);
 }
 
@@ -376,7 +369,7 @@ static enum err tokenize_all(struct api_call *c, const json_t *texts, struct err
 {
     enum err err = OK;
     if (json_array_size(texts) == 0)
-        return err_set_field(e, ERR_INVALID, "texts", "'texts' is empty");
+        return err_invalid(e, "texts", "'texts' is empty");
     buf_str(&c->body, "{\"results\":[");
     for (size_t i = 0; !err && i < json_array_size(texts); i++) {
         struct token_list ids = {0};

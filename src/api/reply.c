@@ -129,11 +129,10 @@ enum err api_reply_constrain(struct api_call *c, struct api_params *p, struct er
     if (!reply_grammar_known(r.style.format)) {
         if (!r.required)
             return OK; /* no format, so no calls */
-        return err_set_field(e,
-                             ERR_INVALID,
-                             "tool_choice",
-                             "calls cannot be asked for: how this model writes them is not known "
-                             "to this server");
+        return err_invalid(e,
+                           "tool_choice",
+                           "calls cannot be asked for: how this model writes them is not known "
+                           "to this server");
     }
     enum err err = compile(c, &r, &p->grammar, e);
     p->request.grammar = p->grammar;

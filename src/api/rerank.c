@@ -159,14 +159,14 @@ static enum err parse(struct api_call *c,
     }
     if (!query || !json_is_string(query))
         return query ? api_wrong_type("query", "a string", query, e)
-                     : err_set_field(e, ERR_INVALID, "query", "'query' is required");
+                     : err_invalid(e, "query", "'query' is required");
     if (!docs || !json_is_array(docs))
         return docs ? api_wrong_type(name, "an array of strings", docs, e)
-                    : err_set_field(e, ERR_INVALID, name, "'%s' is required", name);
+                    : err_invalid(e, name, "'%s' is required", name);
     const size_t n = json_array_size(docs);
     if (n == 0 || n > API_MAX_TEXTS)
-        return err_set_field(
-            e, ERR_INVALID, name, "%zu texts at once; from 1 to %d are allowed", n, API_MAX_TEXTS);
+        return err_invalid(
+            e, name, "%zu texts at once; from 1 to %d are allowed", n, API_MAX_TEXTS);
     int64_t top_n = (int64_t)n;
     if ((err = api_get_int(body, "top_n", 1, INT32_MAX, &top_n, e)) ||
         (err = api_get_bool(body, v->plain ? "return_text" : "return_documents", &keep, e)) ||

@@ -488,10 +488,8 @@ enum err api_response_get(struct api_call *c, const struct api_input *in, struct
     if (err)
         return err;
     if (stream)
-        return err_set_field(e,
-                             ERR_INVALID,
-                             "stream",
-                             "an answer that is kept is given whole: 'stream' cannot be true");
+        return err_invalid(
+            e, "stream", "an answer that is kept is given whole: 'stream' cannot be true");
     const bool kept = api_store_get(c->api->store, api_owner(c), id, &c->body, NULL);
     return kept ? OK : no_response(id, e);
 }

@@ -36,7 +36,7 @@ static enum err join_parts(const json_t *v, const char *field, struct buf *out, 
         return OK;
     }
     if (!v)
-        return err_set_field(e, ERR_INVALID, field, "'%s' has no text", field);
+        return err_invalid(e, field, "'%s' has no text", field);
     if (!json_is_array(v))
         return api_wrong_type(field, "a string or an array of parts", v, e);
     for (size_t i = 0; i < json_array_size(v); i++) {
@@ -49,12 +49,11 @@ static enum err join_parts(const json_t *v, const char *field, struct buf *out, 
             text = json_object_get(part, "refusal");
         }
         if (!known)
-            return err_set_field(e,
-                                 ERR_INVALID,
-                                 field,
-                                 "'%s' has a part of type '%.40s'; this model reads only text",
-                                 field,
-                                 api_text_at(part, "type"));
+            return err_invalid(e,
+                               field,
+                               "'%s' has a part of type '%.40s'; this model reads only text",
+                               field,
+                               api_text_at(part, "type"));
         if (!json_is_string(text))
             return responses_missing(field, "text", e);
         buf_add(out, json_string_value(text), json_string_length(text));
@@ -105,11 +104,8 @@ static enum err add_message(struct talk *t,
     for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
         known |= strcmp(role, roles[i]) == 0;
     if (!known)
-        return err_set_field(e,
-                             ERR_INVALID,
-                             field,
-                             "'%s' must have a 'role' of user, assistant, system or developer",
-                             field);
+        return err_invalid(
+            e, field, "'%s' must have a 'role' of user, assistant, system or developer", field);
     enum err err = join_parts(json_object_get(item, "content"), field, &text, e);
     if (!err) {
         json_t *m = new_message(t->all, role, to_json(&text));
@@ -161,8 +157,8 @@ static enum err add_call(struct talk *t,
     if (!name)
         return responses_missing(field, "name", e);
     if (kind->name && !json_is_object(given))
-        return err_set_field(
-            e, ERR_INVALID, field, "'%s' has no '%s', which must be an object", field, kind->given);
+        return err_invalid(
+            e, field, "'%s' has no '%s', which must be an object", field, kind->given);
     if (!kind->name && !json_is_string(given))
         return responses_missing(field, kind->given, e);
     enum err err = responses_check_text(item, "namespace", field, e);
@@ -196,10 +192,9 @@ static enum err put_status(
     const json_t *v = api_get(item, "status");
     const char *status = v ? api_text_at(item, "status") : "";
     if (v && strcmp(status, "completed") != 0 && strcmp(status, "failed") != 0)
-        return err_set_field(
-            e, ERR_INVALID, field, "'%s' must have a 'status' of completed or failed", field);
+        return err_invalid(e, field, "'%s' must have a 'status' of completed or failed", field);
     if (alone && !v)
-        return err_set_field(e, ERR_INVALID, field, "'%s' has no 'status'", field);
+        return err_invalid(e, field, "'%s' has no 'status'", field);
     buf_str(out, status);
     buf_str(out, v && !alone ? "\n" : "");
     return OK;
@@ -229,7 +224,7 @@ static enum err add_result(struct talk *t,
         buf_str(&text, json ? json : "");
         free(json);
     } else if (any && !output && !patch) {
-        err = err_set_field(e, ERR_INVALID, field, "'%s' has no 'output'", field);
+        err = err_invalid(e, field, "'%s' has no 'output'", field);
     } else if (output || !patch) {
         err = join_parts(output, field, &text, e);
     }
@@ -275,18 +270,16 @@ static bool says_nothing(const char *type)
 static enum err unsupported_item(const char *type, const char *field, struct err_info *e)
 {
     if (strcmp(type, "item_reference") == 0)
-        return err_set_field(e,
-                             ERR_INVALID,
-                             field,
-                             "'%s' is an item_reference: items are not kept by themselves; send "
-                             "the item, or go on with 'previous_response_id'",
-                             field);
-    return err_set_field(e,
-                         ERR_INVALID,
-                         field,
-                         "'%s' is an item of type '%.40s', which is not supported by this server",
-                         field,
-                         type);
+        return err_invalid(e,
+                           field,
+                           "'%s' is an item_reference: items are not kept by themselves; send "
+                           "the item, or go on with 'previous_response_id'",
+                           field);
+    return err_invalid(e,
+                       field,
+                       "'%s' is an item of type '%.40s', which is not supported by this server",
+                       field,
+                       type);
 }
 
 static enum err add_item(struct talk *t, const json_t *item, size_t i, struct err_info *e)
@@ -316,7 +309,7 @@ static enum err read_input(struct talk *t, const json_t *body, struct err_info *
     json_t *v = json_object_get(body, "input");
     enum err err = OK;
     if (!v || json_is_null(v))
-        return err_set_field(e, ERR_INVALID, "input", "'input' is required");
+        return err_invalid(e, "input", "'input' is required");
     if (json_is_string(v)) {
         new_message(t->all, "user", json_incref(v));
         return OK;
@@ -324,7 +317,7 @@ static enum err read_input(struct talk *t, const json_t *body, struct err_info *
     if (!json_is_array(v))
         return api_wrong_type("input", "a string or an array of items", v, e);
     if (json_array_size(v) == 0)
-        return err_set_field(e, ERR_INVALID, "input", "'input' is empty");
+        return err_invalid(e, "input", "'input' is empty");
     for (size_t i = 0; !err && i < json_array_size(v); i++)
         err = add_item(t, json_array_get(v, i), i, e);
     if (!err && t->thoughts.len > 0)

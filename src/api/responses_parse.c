@@ -41,8 +41,8 @@ static enum err adapt_format(const json_t *body, json_t *b, struct err_info *e)
         const json_t *given = json_object_get(format, "schema");
         if (!given || json_is_null(given)) {
             json_decref(out);
-            return err_set_field(
-                e, ERR_INVALID, "text.format", "'text.format' has no 'schema' for its json_schema");
+            return err_invalid(
+                e, "text.format", "'text.format' has no 'schema' for its json_schema");
         }
         json_t *schema = json_copy(format);
         json_object_del(schema, "type");
@@ -79,8 +79,7 @@ static enum err adapt_rest(const json_t *body, json_t *b, struct err_info *e)
         (err = api_get_str(body, "user", &user, e)))
         return err;
     if (strcmp(truncation.data, "disabled") != 0 && strcmp(truncation.data, "auto") != 0)
-        return err_set_field(
-            e, ERR_INVALID, "truncation", "'truncation' must be 'disabled' or 'auto'");
+        return err_invalid(e, "truncation", "'truncation' must be 'disabled' or 'auto'");
     if (reasoning && !json_is_null(reasoning) && !json_is_object(reasoning))
         return api_wrong_type("reasoning", "an object", reasoning, e);
     if (max) { /* before the names that other routes have for it */

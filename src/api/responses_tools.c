@@ -50,8 +50,7 @@ static bool is(const json_t *o, const char *type)
 
 enum err responses_missing(const char *field, const char *name, struct err_info *e)
 {
-    return err_set_field(
-        e, ERR_INVALID, field, "'%s' has no '%s', which must be a string", field, name);
+    return err_invalid(e, field, "'%s' has no '%s', which must be a string", field, name);
 }
 
 enum err responses_check_text(const json_t *o, const char *name, const char *of, struct err_info *e)
@@ -182,20 +181,15 @@ static enum err add_function(struct reading *t,
     const bool custom = is(tool, "custom");
     struct buf before = {0};
     if (strcmp(full, name) != 0 && strlen(full) > CHAT_MAX_TOOL_NAME)
-        return err_set_field(e,
-                             ERR_INVALID,
-                             field,
-                             "the name of '%s' with its namespace's, '%.150s', is longer than %d",
-                             field,
-                             full,
-                             CHAT_MAX_TOOL_NAME);
+        return err_invalid(e,
+                           field,
+                           "the name of '%s' with its namespace's, '%.150s', is longer than %d",
+                           field,
+                           full,
+                           CHAT_MAX_TOOL_NAME);
     if (json_array_size(t->functions) >= CHAT_MAX_TOOLS)
-        return err_set_field(e,
-                             ERR_INVALID,
-                             field,
-                             "there are more than %d tools up to '%s'",
-                             CHAT_MAX_TOOLS,
-                             field);
+        return err_invalid(
+            e, field, "there are more than %d tools up to '%s'", CHAT_MAX_TOOLS, field);
     json_object_set_new(t->known, full, json_pack("[o, b]", json_copy(function), custom));
     json_array_append_new(t->abouts, t->about ? json_incref(t->about) : json_null());
     json_array_append_new(t->functions,
@@ -272,8 +266,8 @@ static enum err read_namespace(struct reading *t,
     struct place p;
     enum err err;
     if (t->space[0])
-        return err_set_field(
-            e, ERR_INVALID, field, "'%s' is a namespace in a namespace, which there is not", field);
+        return err_invalid(
+            e, field, "'%s' is a namespace in a namespace, which there is not", field);
     if (!api_text_at(tool, "name")[0])
         return responses_missing(field, "name", e);
     if ((err = responses_check_text(tool, "description", field, e)))
@@ -341,14 +335,13 @@ static enum err read_items(struct reading *t, const json_t *input, struct err_in
 static enum err named(const json_t *v, const char *field, struct buf *full, struct err_info *e)
 {
     if (!is(v, "function") && !is(v, "custom"))
-        return err_set_field(e,
-                             ERR_INVALID,
-                             field,
-                             "'%s' asks for a tool of type '%.40s', which this server does not "
-                             "have: it must be none, auto, required, or a function or custom tool "
-                             "by its name",
-                             field,
-                             api_text_at(v, "type"));
+        return err_invalid(e,
+                           field,
+                           "'%s' asks for a tool of type '%.40s', which this server does not "
+                           "have: it must be none, auto, required, or a function or custom tool "
+                           "by its name",
+                           field,
+                           api_text_at(v, "type"));
     if (!api_text_at(v, "name")[0])
         return responses_missing(field, "name", e);
     enum err err = responses_check_text(v, "namespace", field, e);
@@ -365,11 +358,8 @@ static json_t *choice_of(const char *full)
 
 static enum err unknown(const char *name, struct err_info *e)
 {
-    return err_set_field(e,
-                         ERR_INVALID,
-                         "tool_choice",
-                         "'tool_choice' names '%.64s', which is not among the tools",
-                         name);
+    return err_invalid(
+        e, "tool_choice", "'tool_choice' names '%.64s', which is not among the tools", name);
 }
 
 /* One that is named in the list, or those of a namespace, into the set *names. */
@@ -423,10 +413,9 @@ static enum err adapt_allowed(struct reading *t, const json_t *v, json_t **out, 
     }
     const bool none = n > 0 && json_object_size(names) == 0;
     if (!err && none && strcmp(api_text_at(v, "mode"), "required") == 0)
-        err = err_set_field(e,
-                            ERR_INVALID,
-                            "tool_choice",
-                            "'tool_choice' requires a call of tools none of which this server has");
+        err = err_invalid(e,
+                          "tool_choice",
+                          "'tool_choice' requires a call of tools none of which this server has");
     if (!err && none && strcmp(api_text_at(v, "mode"), "auto") == 0) {
         *out = json_string("none");
     } else if (!err) {

@@ -210,8 +210,7 @@ enum err api_query_flag(const struct api_input *in, const char *name, bool *out,
                 return OK;
             }
         }
-        return err_set_field(
-            e, ERR_INVALID, name, "'%s' in the query must be 1 or true, 0 or false", name);
+        return err_invalid(e, name, "'%s' in the query must be 1 or true, 0 or false", name);
     }
     return OK;
 }

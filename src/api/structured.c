@@ -37,12 +37,11 @@ static enum err want(
     struct wish *w, enum form form, const char *field, const json_t *value, struct err_info *e)
 {
     if (w->form != FORM_NONE)
-        return err_set_field(e,
-                             ERR_INVALID,
-                             field,
-                             "'%s' cannot be combined with '%s': the answer has one form",
-                             field,
-                             w->field);
+        return err_invalid(e,
+                           field,
+                           "'%s' cannot be combined with '%s': the answer has one form",
+                           field,
+                           w->field);
     *w = (struct wish){form, field, value};
     return OK;
 }
@@ -82,24 +81,21 @@ static enum err read_response_format(const json_t *body, struct wish *w, struct 
     if (type && strcmp(type, "json_object") == 0)
         return schema ? want(w, FORM_SCHEMA, name, schema, e) : want(w, FORM_OBJECT, name, v, e);
     if (!type)
-        return err_set_field(e,
-                             ERR_INVALID,
-                             name,
-                             "'response_format' must have a 'type': 'text', 'json_object' or "
-                             "'json_schema'");
+        return err_invalid(e,
+                           name,
+                           "'response_format' must have a 'type': 'text', 'json_object' or "
+                           "'json_schema'");
     if (strcmp(type, "json_schema") != 0)
-        return err_set_field(e,
-                             ERR_INVALID,
-                             name,
-                             "'response_format' must have the type 'text', 'json_object' or "
-                             "'json_schema', not '%.40s'",
-                             type);
+        return err_invalid(e,
+                           name,
+                           "'response_format' must have the type 'text', 'json_object' or "
+                           "'json_schema', not '%.40s'",
+                           type);
     const json_t *inner = json_object_get(v, "json_schema");
     if (json_is_object(inner))
         schema = api_get(inner, "schema");
     if (!schema)
-        return err_set_field(
-            e, ERR_INVALID, name, "'response_format' has no 'json_schema' with a 'schema'");
+        return err_invalid(e, name, "'response_format' has no 'json_schema' with a 'schema'");
     return want(w, FORM_SCHEMA, name, schema, e);
 }
 
@@ -119,8 +115,7 @@ static enum err read_structured_outputs(const json_t *body, struct wish *w, stru
         for (size_t i = 0; i < sizeof vllm_fields / sizeof vllm_fields[0]; i++)
             known |= strcmp(key, vllm_fields[i].name) == 0;
         if (!known && is_given(x) && !json_is_false(x))
-            return err_set_field(
-                e, ERR_INVALID, name, "'structured_outputs' with '%.40s' is not supported", key);
+            return err_invalid(e, name, "'structured_outputs' with '%.40s' is not supported", key);
     }
     enum err err = read_fields(v, vllm_fields, sizeof vllm_fields / sizeof vllm_fields[0], w, e);
     const json_t *object = json_object_get(v, "json_object");
@@ -143,16 +138,12 @@ static enum err check_type(const struct wish *w, struct err_info *e)
     if (!json_is_array(v))
         return api_wrong_type(w->field, "an array of strings", v, e);
     if (json_array_size(v) == 0)
-        return err_set_field(
-            e, ERR_INVALID, w->field, "'%s' is empty: no text could be the answer", w->field);
+        return err_invalid(e, w->field, "'%s' is empty: no text could be the answer", w->field);
     for (size_t i = 0; i < json_array_size(v); i++) {
         const json_t *x = json_array_get(v, i);
         if (!json_is_string(x) || json_string_length(x) == 0)
-            return err_set_field(e,
-                                 ERR_INVALID,
-                                 w->field,
-                                 "'%s' must be an array of strings, none of them empty",
-                                 w->field);
+            return err_invalid(
+                e, w->field, "'%s' must be an array of strings, none of them empty", w->field);
     }
     return OK;
 }

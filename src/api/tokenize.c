@@ -74,16 +74,15 @@ static enum err tokenize_content(struct api_call *c, const json_t *body, struct 
         (err = api_get_bool(body, "with_pieces", &with_pieces, e)))
         return err;
     if (!content)
-        return err_set_field(
-            e, ERR_INVALID, "content", "'content' is required (or 'prompt', 'messages' or 'text')");
+        return err_invalid(
+            e, "content", "'content' is required (or 'prompt', 'messages' or 'text')");
     err = encode_content(c, content, add_special, parse_special, &ids, e);
     if (!err && with_pieces && ids.n > MAX_PIECES)
-        err = err_set_field(e,
-                            ERR_INVALID,
-                            "content",
-                            "'content' has %zu tokens; with 'with_pieces' at most %u are answered",
-                            ids.n,
-                            MAX_PIECES);
+        err = err_invalid(e,
+                          "content",
+                          "'content' has %zu tokens; with 'with_pieces' at most %u are answered",
+                          ids.n,
+                          MAX_PIECES);
     if (!err) {
         buf_str(&c->body, "{\"tokens\":");
         if (with_pieces)
@@ -185,13 +184,12 @@ static enum err check_text(const struct tokenizer *t,
     }
     if (n_bytes <= MAX_TEXT_BYTES)
         return OK;
-    return err_set_field(e,
-                         ERR_INVALID,
-                         field,
-                         "the text of '%s' would have %llu bytes; at most %u are answered",
-                         field,
-                         (unsigned long long)n_bytes,
-                         MAX_TEXT_BYTES);
+    return err_invalid(e,
+                       field,
+                       "the text of '%s' would have %llu bytes; at most %u are answered",
+                       field,
+                       (unsigned long long)n_bytes,
+                       MAX_TEXT_BYTES);
 }
 
 static enum err detokenize(struct api_call *c, const json_t *body, struct err_info *e)
@@ -203,7 +201,7 @@ static enum err detokenize(struct api_call *c, const json_t *body, struct err_in
     struct buf text = {0};
     enum err err = OK;
     if (!v)
-        return err_set_field(e, ERR_INVALID, field, "'%s' is required", field);
+        return err_invalid(e, field, "'%s' is required", field);
     if (!json_is_array(v))
         return api_wrong_type(field, "an array of token ids", v, e);
     for (size_t i = 0; !err && i < json_array_size(v); i++) {
@@ -255,12 +253,11 @@ static enum err tokenize(struct api_call *c, const json_t *body, struct err_info
         if (!api_get(body, dialects[i].field))
             continue;
         if (given < n)
-            return err_set_field(e,
-                                 ERR_INVALID,
-                                 dialects[i].field,
-                                 "'%s' and '%s' cannot be given together",
-                                 dialects[given].field,
-                                 dialects[i].field);
+            return err_invalid(e,
+                               dialects[i].field,
+                               "'%s' and '%s' cannot be given together",
+                               dialects[given].field,
+                               dialects[i].field);
         given = i;
     }
     return dialects[given < n ? given : 0].run(c, body, e); /* none: content is missed */

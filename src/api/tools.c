@@ -26,7 +26,7 @@ static enum err required(const char *of, const char *name, struct err_info *e)
 {
     char field[96];
     snprintf(field, sizeof field, "%.64s.%s", of, name);
-    return err_set_field(e, ERR_INVALID, field, "'%s' is required", field);
+    return err_invalid(e, field, "'%s' is required", field);
 }
 
 /* {"type": "function"}: the one kind there is. */
@@ -42,12 +42,8 @@ static enum err check_type(const json_t *o, const char *of, bool may_lack, struc
     if (strcmp(json_string_value(type), "function") == 0)
         return OK;
     snprintf(field, sizeof field, "%.64s.type", of);
-    return err_set_field(e,
-                         ERR_INVALID,
-                         field,
-                         "'%s' is '%.40s'; only 'function' is supported",
-                         field,
-                         json_string_value(type));
+    return err_invalid(
+        e, field, "'%s' is '%.40s'; only 'function' is supported", field, json_string_value(type));
 }
 
 static enum err add_tool(const json_t *tool, size_t i, struct chat_tools *out, struct err_info *e)
@@ -106,17 +102,15 @@ static enum err name_in(const json_t *v,
         return required(field, "name", e);
     if (chat_tools_has(tools, json_string_value(*name)))
         return OK;
-    return err_set_field(e,
-                         ERR_INVALID,
-                         "tool_choice",
-                         "'tool_choice' names '%.64s', which is not among the tools",
-                         json_string_value(*name));
+    return err_invalid(e,
+                       "tool_choice",
+                       "'tool_choice' names '%.64s', which is not among the tools",
+                       json_string_value(*name));
 }
 
 enum err api_tools_too_many(const char *field, struct err_info *e)
 {
-    return err_set_field(
-        e, ERR_INVALID, field, "'%s' names more than %d tools", field, CHAT_MAX_TOOLS);
+    return err_invalid(e, field, "'%s' names more than %d tools", field, CHAT_MAX_TOOLS);
 }
 
 /* {"type": "allowed_tools", "allowed_tools": {"mode": "auto" | "required", "tools": [named, ...]}}
@@ -135,9 +129,9 @@ static enum err parse_allowed(const json_t *v, struct chat_tools *out, struct er
         return err;
     const char *word = mode ? json_string_value(mode) : "";
     if (strcmp(word, "auto") != 0 && strcmp(word, "required") != 0)
-        return err_set_field(e, ERR_INVALID, of, "'%s' must have a 'mode' of auto or required", of);
+        return err_invalid(e, of, "'%s' must have a 'mode' of auto or required", of);
     if (json_array_size(tools) == 0)
-        return err_set_field(e, ERR_INVALID, of, "'%s' needs 'tools', at least one", of);
+        return err_invalid(e, of, "'%s' needs 'tools', at least one", of);
     if (json_array_size(tools) > CHAT_MAX_TOOLS)
         return api_tools_too_many(of, e);
     json_t *names = json_array();
@@ -182,14 +176,13 @@ static enum err parse_choice(const json_t *body, struct chat_tools *out, struct 
         return OK;
     }
     if (s && strcmp(s, "required") != 0)
-        return err_set_field(e,
-                             ERR_INVALID,
-                             field,
-                             "'tool_choice' must be 'none', 'auto', 'required' or the name of a "
-                             "tool, not '%.40s'",
-                             s);
+        return err_invalid(e,
+                           field,
+                           "'tool_choice' must be 'none', 'auto', 'required' or the name of a "
+                           "tool, not '%.40s'",
+                           s);
     if (!out->list)
-        return err_set_field(e, ERR_INVALID, field, "'tool_choice' needs 'tools'");
+        return err_invalid(e, field, "'tool_choice' needs 'tools'");
     out->choice = CHAT_TOOLS_REQUIRED;
     return s                                                      ? OK
            : strcmp(api_text_at(v, "type"), "allowed_tools") == 0 ? parse_allowed(v, out, e)
@@ -206,12 +199,11 @@ static enum err refuse_functions(const json_t *body, struct err_info *e)
         bool neutral = !v || json_is_null(v) || (json_is_array(v) && json_array_size(v) == 0) ||
                        (s && (s[0] == '\0' || strcmp(s, "none") == 0 || strcmp(s, "auto") == 0));
         if (!neutral)
-            return err_set_field(e,
-                                 ERR_INVALID,
-                                 old[i][0],
-                                 "'%s' is not supported by this server; use '%s'",
-                                 old[i][0],
-                                 old[i][1]);
+            return err_invalid(e,
+                               old[i][0],
+                               "'%s' is not supported by this server; use '%s'",
+                               old[i][0],
+                               old[i][1]);
     }
     return OK;
 }

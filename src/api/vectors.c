@@ -98,12 +98,11 @@ static enum err hold_each(struct api_call *c,
         n_tokens += job->prompts[i].ids.n;
     const uint64_t n = n_tokens * n_embd;
     if (n > API_MAX_EACH_CALL)
-        return err_set_field(e,
-                             ERR_INVALID,
-                             d->prompt_field,
-                             "%llu tokens at once; without pooling, at most %llu are allowed",
-                             (unsigned long long)n_tokens,
-                             (unsigned long long)(API_MAX_EACH_CALL / n_embd));
+        return err_invalid(e,
+                           d->prompt_field,
+                           "%llu tokens at once; without pooling, at most %llu are allowed",
+                           (unsigned long long)n_tokens,
+                           (unsigned long long)(API_MAX_EACH_CALL / n_embd));
     if (atomic_fetch_add(&c->api->n_vector_values, n) + n <= API_MAX_EACH) {
         v->n_held = n;
         return OK;

@@ -49,6 +49,9 @@ enum err err_set(struct err_info *e, enum err code, const char *fmt, ...) WEIR_P
 enum err err_set_field(struct err_info *e, enum err code, const char *field, const char *fmt, ...)
     WEIR_PRINTF(4, 5);
 
+/* The same of ERR_INVALID: err_invalid(e, field, fmt, ...). */
+#define err_invalid(e, ...) err_set_field(e, ERR_INVALID, __VA_ARGS__)
+
 /* Replace the control characters of a text, as err_set does. */
 void err_one_line(char *text);
 

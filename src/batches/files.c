@@ -237,18 +237,15 @@ static enum err parse_expiry(const struct api_input *in, int64_t *seconds, struc
     const struct api_part *after = find_part(in, "expires_after[seconds]");
     *seconds = 0;
     if (anchor && strcmp(anchor->data, "created_at") != 0)
-        return err_set_field(
-            e, ERR_INVALID, "expires_after", "'expires_after[anchor]' must be created_at");
+        return err_invalid(e, "expires_after", "'expires_after[anchor]' must be created_at");
     if (!after)
         return OK;
     char *end;
     errno = 0;
     long long v = strtoll(after->data, &end, 10);
     if (errno || *end || end == after->data || v < 3600 || v > 2592000)
-        return err_set_field(e,
-                             ERR_INVALID,
-                             "expires_after",
-                             "'expires_after[seconds]' must be from 3600 to 2592000");
+        return err_invalid(
+            e, "expires_after", "'expires_after[seconds]' must be from 3600 to 2592000");
     *seconds = v;
     return OK;
 }
@@ -263,20 +260,18 @@ static enum err check_upload(const struct batches *b,
     if (in->n_parts == 0)
         return err_set(e, ERR_INVALID, "a file is sent as multipart/form-data");
     if (!purpose)
-        return err_set_field(e, ERR_INVALID, "purpose", "'purpose' is required");
+        return err_invalid(e, "purpose", "'purpose' is required");
     if (strcmp(purpose->data, "batch") != 0)
-        return err_set_field(e,
-                             ERR_INVALID,
-                             "purpose",
-                             "'purpose' must be batch; files for '%.40s' are not supported",
-                             purpose->data);
+        return err_invalid(e,
+                           "purpose",
+                           "'purpose' must be batch; files for '%.40s' are not supported",
+                           purpose->data);
     if (!*file)
-        return err_set_field(e, ERR_INVALID, "file", "'file' is required");
+        return err_invalid(e, "file", "'file' is required");
     if ((*file)->n_filename > MAX_NAME_BYTES)
-        return err_set_field(
-            e, ERR_INVALID, "file", "the file's name is longer than %d bytes", MAX_NAME_BYTES);
+        return err_invalid(e, "file", "the file's name is longer than %d bytes", MAX_NAME_BYTES);
     if ((*file)->filename && !utf8_valid((*file)->filename, (*file)->n_filename))
-        return err_set_field(e, ERR_INVALID, "file", "the file's name is not UTF-8");
+        return err_invalid(e, "file", "the file's name is not UTF-8");
     return lines_check(&b->cfg, (*file)->data, (*file)->n_data, e);
 }
 
@@ -363,8 +358,7 @@ static enum err remove_file(struct batches *b,
 {
     const char *id = f->entry.id;
     if (jobs_use_file(b, id))
-        return err_set_field(
-            e, ERR_INVALID, "file_id", "a batch that is not over works with the file '%s'", id);
+        return err_invalid(e, "file_id", "a batch that is not over works with the file '%s'", id);
     batches_reply_json(out, json_pack("{s:s, s:s, s:b}", "id", id, "object", "file", "deleted", 1));
     erase(b, f);
     return OK;

@@ -91,7 +91,7 @@ enum err index_list(const struct index *x,
     if (err)
         return err;
     if (!past && !index_find(x, page.after, in->owner))
-        return err_set_field(e, ERR_INVALID, "after", "there is no %s '%s'", what, page.after);
+        return err_invalid(e, "after", "there is no %s '%s'", what, page.after);
     json_t *data = json_array();
     for (uint32_t k = 0; k < x->n && !more; k++) {
         const struct entry *at = x->entries[page.ascending ? k : x->n - 1 - k];

@@ -275,10 +275,9 @@ static enum err parse_window(const char *s, int64_t *seconds, struct err_info *e
         *seconds = n * unit_s[unit - units];
         return OK;
     }
-    return err_set_field(e,
-                         ERR_INVALID,
-                         "completion_window",
-                         "'completion_window' must be a time of at most 30 days, such as 24h");
+    return err_invalid(e,
+                       "completion_window",
+                       "'completion_window' must be a time of at most 30 days, such as 24h");
 }
 
 static enum err parse_metadata(const json_t *body, json_t **out, struct err_info *e)
@@ -291,23 +290,21 @@ static enum err parse_metadata(const json_t *body, json_t **out, struct err_info
     if (!json_is_object(v))
         return api_wrong_type("metadata", "an object of strings", v, e);
     if (json_object_size(v) > MAX_METADATA)
-        return err_set_field(e,
-                             ERR_INVALID,
-                             "metadata",
-                             "'metadata' has %zu entries; at most %d are allowed",
-                             json_object_size(v),
-                             MAX_METADATA);
+        return err_invalid(e,
+                           "metadata",
+                           "'metadata' has %zu entries; at most %d are allowed",
+                           json_object_size(v),
+                           MAX_METADATA);
     json_object_foreach(v, key, item)
     {
         if (!json_is_string(item))
             return api_wrong_type("metadata", "an object of strings", item, e);
         if (strlen(key) > MAX_METADATA_KEY || json_string_length(item) > MAX_METADATA_VALUE)
-            return err_set_field(e,
-                                 ERR_INVALID,
-                                 "metadata",
-                                 "'metadata' may have keys of %d and values of %d bytes",
-                                 MAX_METADATA_KEY,
-                                 MAX_METADATA_VALUE);
+            return err_invalid(e,
+                               "metadata",
+                               "'metadata' may have keys of %d and values of %d bytes",
+                               MAX_METADATA_KEY,
+                               MAX_METADATA_VALUE);
     }
     *out = v;
     return OK;
@@ -321,9 +318,9 @@ static enum err get_text(
     if (err)
         return err;
     if (!s.data)
-        return err_set_field(e, ERR_INVALID, name, "'%s' is required", name);
+        return err_invalid(e, name, "'%s' is required", name);
     if (s.len >= cap)
-        return err_set_field(e, ERR_INVALID, name, "'%s' is too long", name);
+        return err_invalid(e, name, "'%s' is too long", name);
     memcpy(out, s.data, s.len);
     out[s.len] = '\0';
     return OK;
@@ -339,22 +336,18 @@ static enum err parse_create(const json_t *body,
     enum err err;
     const json_t *expiry = json_object_get(body, "output_expires_after");
     if (expiry && !json_is_null(expiry))
-        return err_set_field(e,
-                             ERR_INVALID,
-                             "output_expires_after",
-                             "'output_expires_after' is not supported: results stay until they are "
-                             "deleted");
+        return err_invalid(e,
+                           "output_expires_after",
+                           "'output_expires_after' is not supported: results stay until they are "
+                           "deleted");
     if ((err = get_text(body, "input_file_id", j->input, sizeof j->input, e)) ||
         (err = get_text(body, "endpoint", j->endpoint, sizeof j->endpoint, e)) ||
         (err = get_text(body, "completion_window", j->window, sizeof j->window, e)) ||
         (err = parse_window(j->window, &seconds, e)) || (err = parse_metadata(body, metadata, e)))
         return err;
     if (!api_is_batch_endpoint(j->endpoint))
-        return err_set_field(e,
-                             ERR_INVALID,
-                             "endpoint",
-                             "'%s' is not an endpoint that batches can have",
-                             j->endpoint);
+        return err_invalid(
+            e, "endpoint", "'%s' is not an endpoint that batches can have", j->endpoint);
     j->created_at = clock_unix();
     j->expires_at = j->created_at + seconds;
     return OK;
@@ -392,14 +385,13 @@ static enum err enter_new(struct batches *b, struct job *like, struct job **out,
 {
     const struct batch_file *f = files_find(b, like->input, like->entry.owner);
     if (!f)
-        return err_set_field(e, ERR_INVALID, "input_file_id", "there is no file '%s'", like->input);
+        return err_invalid(e, "input_file_id", "there is no file '%s'", like->input);
     if (strcmp(f->purpose, "batch") != 0)
-        return err_set_field(e,
-                             ERR_INVALID,
-                             "input_file_id",
-                             "'%s' has no requests: its purpose is %s, not batch",
-                             like->input,
-                             f->purpose);
+        return err_invalid(e,
+                           "input_file_id",
+                           "'%s' has no requests: its purpose is %s, not batch",
+                           like->input,
+                           f->purpose);
     enum err err = files_check_share(b, like->entry.owner, BATCH_RESULTS, e);
     if (err)
         return err;
@@ -467,12 +459,11 @@ static enum err list(struct batches *b,
 static enum err cancel(struct batches *b, struct job *j, struct err_info *e)
 {
     if (job_is_over(j) || j->status == JOB_FINALIZING)
-        return err_set_field(e,
-                             ERR_INVALID,
-                             "batch_id",
-                             "the batch '%s' is %s and cannot be cancelled",
-                             j->entry.id,
-                             status_names[j->status]);
+        return err_invalid(e,
+                           "batch_id",
+                           "the batch '%s' is %s and cannot be cancelled",
+                           j->entry.id,
+                           status_names[j->status]);
     return j->status == JOB_CANCELLING ? OK : job_enter(b, j, JOB_CANCELLING, e);
 }
 

@@ -47,20 +47,18 @@ static enum err split(const struct batches_config *cfg,
         size_t len = end ? (size_t)(end - data) - at : n - at;
         number++;
         if (len > cfg->max_line_bytes)
-            return err_set_field(e,
-                                 ERR_INVALID,
-                                 "file",
-                                 "line %u has %zu bytes; at most %u are allowed",
-                                 number,
-                                 len,
-                                 cfg->max_line_bytes);
+            return err_invalid(e,
+                               "file",
+                               "line %u has %zu bytes; at most %u are allowed",
+                               number,
+                               len,
+                               cfg->max_line_bytes);
         if (!is_blank(data + at, len)) {
             if (*n_lines == cfg->max_lines)
-                return err_set_field(e,
-                                     ERR_INVALID,
-                                     "file",
-                                     "the file has more than the %u requests that are allowed",
-                                     cfg->max_lines);
+                return err_invalid(e,
+                                   "file",
+                                   "the file has more than the %u requests that are allowed",
+                                   cfg->max_lines);
             if (lines)
                 lines[*n_lines] =
                     (struct line){.at = at, .n_bytes = (uint32_t)len, .number = number};
@@ -78,15 +76,14 @@ enum err lines_check(const struct batches_config *cfg,
 {
     uint32_t n_lines;
     if (n > cfg->max_file_bytes)
-        return err_set_field(e,
-                             ERR_INVALID,
-                             "file",
-                             "the file has %zu bytes; at most %llu are allowed",
-                             n,
-                             (unsigned long long)cfg->max_file_bytes);
+        return err_invalid(e,
+                           "file",
+                           "the file has %zu bytes; at most %llu are allowed",
+                           n,
+                           (unsigned long long)cfg->max_file_bytes);
     enum err err = split(cfg, data, n, NULL, &n_lines, e);
     if (!err && n_lines == 0)
-        return err_set_field(e, ERR_INVALID, "file", "the file has no requests: it is empty");
+        return err_invalid(e, "file", "the file has no requests: it is empty");
     return err;
 }
 

@@ -46,13 +46,13 @@ enum err batches_page_parse(const char *query, struct page *out, struct err_info
     if (batches_query_get(query, "order", text, sizeof text)) {
         out->ascending = strcmp(text, "asc") == 0;
         if (!out->ascending && strcmp(text, "desc") != 0)
-            return err_set_field(e, ERR_INVALID, "order", "'order' must be asc or desc");
+            return err_invalid(e, "order", "'order' must be asc or desc");
     }
     if (batches_query_get(query, "limit", text, sizeof text)) {
         char *end;
         long limit = strtol(text, &end, 10);
         if (*end || end == text || limit < 1 || limit > MAX_PAGE)
-            return err_set_field(e, ERR_INVALID, "limit", "'limit' must be from 1 to %d", MAX_PAGE);
+            return err_invalid(e, "limit", "'limit' must be from 1 to %d", MAX_PAGE);
         out->limit = (uint32_t)limit;
     }
     return OK;

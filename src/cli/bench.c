@@ -86,8 +86,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
 }
 
 static const char doc[] = "Measure prompt processing and generation, each as a fraction of what "
-                          "this machine's memory and "
-                          "arithmetic, measured first, allow."
+                          "this machine's memory and arithmetic, measured first, allow."
                           "\vExamples:\n"
                           "  weir bench -m model.gguf\n"
                           "  weir bench -m model.gguf --batch 1,64 --depth 0,1000,4000 --json";

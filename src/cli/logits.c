@@ -93,13 +93,13 @@ static enum err read_tokens(const struct options *o,
         char *end;
         unsigned long v = strtoul(word, &end, 10);
         if (*end != '\0' || v > INT32_MAX || word[0] == '-')
-            err = err_set_field(e, ERR_INVALID, "--tokens", "'%.30s' is not a token id", word);
+            err = err_invalid(e, "--tokens", "'%.30s' is not a token id", word);
         else
             (*ids)[(*n)++] = (uint32_t)v;
     }
     free(text);
     if (!err && *n == 0)
-        err = err_set_field(e, ERR_INVALID, "--tokens", "there are none");
+        err = err_invalid(e, "--tokens", "there are none");
     return err;
 }
 
@@ -208,12 +208,8 @@ static enum err check_input(
 {
     for (uint32_t i = 0; i < n; i++) {
         if (ids[i] >= m->hp.n_vocab)
-            return err_set_field(e,
-                                 ERR_INVALID,
-                                 "--tokens",
-                                 "id %u is outside the vocabulary of %u",
-                                 ids[i],
-                                 m->hp.n_vocab);
+            return err_invalid(
+                e, "--tokens", "id %u is outside the vocabulary of %u", ids[i], m->hp.n_vocab);
     }
     if (!o->rows) {
         o->rows = mem_alloc(sizeof *o->rows);
@@ -222,8 +218,7 @@ static enum err check_input(
     }
     for (uint32_t i = 0; i < o->n_rows; i++) {
         if (o->rows[i] >= n)
-            return err_set_field(
-                e, ERR_INVALID, "--rows", "%u is past the prompt of %u tokens", o->rows[i], n);
+            return err_invalid(e, "--rows", "%u is past the prompt of %u tokens", o->rows[i], n);
     }
     return check_positions(m, n, o->n_greedy, e);
 }

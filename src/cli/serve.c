@@ -230,8 +230,7 @@ static void http_metrics(void *ctx, struct buf *out)
         "# HELP weir_http_connections_total Connections accepted.\n"
         "# TYPE weir_http_connections_total counter\n"
         "weir_http_connections_total %llu\n"
-        "# HELP weir_http_clients_gone_total Clients that left before their answer was "
-        "complete.\n"
+        "# HELP weir_http_clients_gone_total Clients that left before their answer was complete.\n"
         "# TYPE weir_http_clients_gone_total counter\n"
         "weir_http_clients_gone_total %llu\n"
         "# HELP weir_http_answers_dropped_total Finished answers given up unread, as too many "
@@ -287,11 +286,8 @@ static enum err use_template(
 {
     s->template = chat_template_create(text, n);
     if (n == 0 || chat_template_problem(s->template))
-        return err_set_field(e,
-                             ERR_INVALID,
-                             flag,
-                             "%.200s",
-                             n ? chat_template_problem(s->template) : "the file is empty");
+        return err_invalid(
+            e, flag, "%.200s", n ? chat_template_problem(s->template) : "the file is empty");
     return OK;
 }
 

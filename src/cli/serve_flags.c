@@ -325,8 +325,7 @@ const struct serve_flag serve_flags[] = {
     {"overcommit",
      "SHARE",
      "how much of the longest possible answers admission does not count on, 0 to 1; at 0 those who "
-     "run "
-     "never lack memory (default 0.9)",
+     "run never lack memory (default 0.9)",
      REAL(engine.overcommit, 0.0, 1.0)},
     {.doc = "Requests that do not say (default: as their API has it, docs/API.md):", .group = 5},
     {"temperature", "T", "0 to 2; 0 always takes the likeliest", DEFAULT_REAL(0.0, 2.0)},
@@ -344,9 +343,8 @@ const struct serve_flag serve_flags[] = {
 const char serve_doc[] =
     "Serve a model over HTTP, with the OpenAI API, to many clients at once. Every flag can also be "
     "set in the environment: --max-queue as WEIR_MAX_QUEUE, and one without a value by 1 or 0; a "
-    "flag "
-    "that is given wins. One set to nothing counts as not set; for keys and certificates it is an "
-    "error."
+    "flag that is given wins. One set to nothing counts as not set; for keys and certificates it "
+    "is an error."
     "\vExamples:\n"
     "  weir serve\n"
     "  weir serve -m llama-3.2-1b.Q8_0.gguf --port 9000 --kv-memory 2G\n"
