@@ -25,17 +25,14 @@ static const struct api_refused refused[] = {
 /* modalities: text alone. */
 static enum err check_modalities(const json_t *body, struct err_info *e)
 {
-    const json_t *v = json_object_get(body, "modalities");
-    if (!v || json_is_null(v))
-        return OK;
-    if (!json_is_array(v))
-        return api_wrong_type("modalities", "an array of strings", v, e);
-    for (size_t i = 0; i < json_array_size(v); i++) {
-        const char *s = json_string_value(json_array_get(v, i));
+    json_t *list;
+    enum err err = api_get_array(body, "modalities", "an array of strings", &list, e);
+    for (size_t i = 0; !err && i < json_array_size(list); i++) {
+        const char *s = json_string_value(json_array_get(list, i));
         if (!s || strcmp(s, "text") != 0)
-            return err_invalid(e, "modalities", "'modalities' other than text are not supported");
+            err = err_invalid(e, "modalities", "'modalities' other than text are not supported");
     }
-    return OK;
+    return err;
 }
 
 /* A part of text, by the names of /v1/responses too. */
@@ -143,8 +140,8 @@ static enum err parse_message(const json_t *v, size_t i, json_t *all, struct err
 /* *out is the caller's reference, also after an error. Errors name the message: messages[2]. */
 static enum err parse_messages(const json_t *body, json_t **out, struct err_info *e)
 {
-    const json_t *v = json_object_get(body, "messages");
-    if (!v || json_is_null(v))
+    const json_t *v = api_get(body, "messages");
+    if (!v)
         return err_invalid(e, "messages", "'messages' is required");
     if (!json_is_array(v))
         return api_wrong_type("messages", "an array", v, e);
@@ -191,12 +188,11 @@ static enum err parse_effort(const struct api_call *c,
                              struct err_info *e)
 {
     static const char field[] = "reasoning_effort";
-    const json_t *v = json_object_get(body, field);
-    if (!v || json_is_null(v) || (json_is_string(v) && json_string_length(v) == 0))
-        return OK;
-    if (!json_is_string(v))
-        return api_wrong_type(field, "a string", v, e);
-    const bool none = strcmp(json_string_value(v), "none") == 0;
+    struct gguf_str effort = {0};
+    enum err err = api_get_str(body, field, &effort, e);
+    if (err || effort.len == 0)
+        return err;
+    const bool none = strcmp(effort.data, "none") == 0;
     const bool is_read = chat_template_traits(api_template(c))->effort;
     if (none || !is_read)
         api_say_thinking(vars, json_object_get(body, "chat_template_kwargs"), !none);
@@ -204,7 +200,7 @@ static enum err parse_effort(const struct api_call *c,
         return OK;
     if (json_object_get(vars, field))
         return err_invalid(e, field, "'reasoning_effort' is in 'chat_template_kwargs' too");
-    json_object_set(vars, field, (json_t *)v);
+    json_object_set(vars, field, json_object_get(body, field));
     return OK;
 }
 
@@ -234,26 +230,18 @@ static enum err parse_vars(const struct api_call *c,
                            json_t **out,
                            struct err_info *e)
 {
-    const json_t *kwargs = json_object_get(body, "chat_template_kwargs");
-    const json_t *documents = json_object_get(body, "documents");
-    const json_t *tools = json_object_get(body, "tools");
-    if (json_is_null(documents))
-        documents = NULL;
-    if (json_is_null(tools))
-        tools = NULL;
-    if (kwargs && !json_is_null(kwargs) && !json_is_object(kwargs))
-        return api_wrong_type("chat_template_kwargs", "an object", kwargs, e);
-    if (documents && !json_is_array(documents))
-        return api_wrong_type("documents", "an array of objects", documents, e);
+    json_t *kwargs, *documents;
+    enum err err;
+    if ((err = api_get_object(body, "chat_template_kwargs", "an object", &kwargs, e)) ||
+        (err = api_get_array(body, "documents", "an array of objects", &documents, e)))
+        return err;
     for (size_t i = 0; i < json_array_size(documents); i++)
         if (!json_is_object(json_array_get(documents, i)))
             return api_wrong_type(
                 "documents", "an array of objects", json_array_get(documents, i), e);
-    *out = json_is_object(kwargs) ? json_copy((json_t *)kwargs) : json_object();
+    *out = kwargs ? json_copy(kwargs) : json_object();
     for (void *at = json_object_iter(*out); at; at = json_object_iter_next(*out, at)) {
-        enum err err =
-            check_var_name(json_object_iter_key(at), documents != NULL, tools != NULL, e);
-        if (err)
+        if ((err = check_var_name(json_object_iter_key(at), documents, api_get(body, "tools"), e)))
             return err;
     }
     json_object_update_missing(*out, json_object_get(c->api->defaults, "chat_template_kwargs"));
@@ -262,14 +250,8 @@ static enum err parse_vars(const struct api_call *c,
         json_object_set_new(*out, "enable_thinking", json_true());
     add_dates(*out);
     if (documents)
-        json_object_set(*out, "documents", (json_t *)documents);
+        json_object_set(*out, "documents", documents);
     return OK;
-}
-
-static bool has(const json_t *o, const char *name)
-{
-    const json_t *v = json_object_get(o, name);
-    return v && !json_is_null(v);
 }
 
 static bool is_of_assistant(const json_t *message)
@@ -287,19 +269,19 @@ static enum err take_begun(
     static const char field[] = "continue_final_message";
     size_t n = json_array_size(messages);
     const json_t *last = json_array_get(messages, n - 1);
-    bool wanted = llama && is_of_assistant(last) && !has(last, "tool_calls") &&
-                  !has(last, "reasoning_content");
+    bool wanted = llama && is_of_assistant(last) && !api_get(last, "tool_calls") &&
+                  !api_get(last, "reasoning_content");
     enum err err = api_get_bool(body, field, &wanted, e);
     if (err || !wanted)
         return err;
-    if (llama && !has(body, field) && is_of_assistant(json_array_get(messages, n - 2)))
+    if (llama && !api_get(body, field) && is_of_assistant(json_array_get(messages, n - 2)))
         return err_invalid(e, "messages", "'messages' ends with two of the assistant's");
-    if (has(body, field) && json_is_true(json_object_get(body, "add_generation_prompt")))
+    if (api_get(body, field) && json_is_true(json_object_get(body, "add_generation_prompt")))
         return err_invalid(e,
                            field,
                            "'continue_final_message' and 'add_generation_prompt' cannot both be "
                            "true");
-    if (!is_of_assistant(last) || has(last, "tool_calls") || has(last, "reasoning_content"))
+    if (!is_of_assistant(last) || api_get(last, "tool_calls") || api_get(last, "reasoning_content"))
         return err_invalid(e,
                            field,
                            "'continue_final_message' wants a last message of the assistant with "
@@ -351,8 +333,8 @@ static enum err parse_prompt(struct api_call *c,
         if (err && e && e->field[0] == '\0')
             snprintf(e->field, sizeof e->field, "messages");
         if (!err && begun)
-            err =
-                check_begun(c, has(body, "continue_final_message") && c->shape != API_ANTHROPIC, e);
+            err = check_begun(
+                c, api_get(body, "continue_final_message") && c->shape != API_ANTHROPIC, e);
     }
     json_decref(begun);
     json_decref(messages);

@@ -181,11 +181,11 @@ static enum err add_before(const struct api_call *c,
                            struct token_list *out,
                            struct err_info *e)
 {
-    const json_t *extra = api_get(body, "input_extra");
+    json_t *extra;
     const struct tokenizer *t = c->tokenizer;
-    enum err err = OK;
-    if (extra && !json_is_array(extra))
-        return api_wrong_type("input_extra", "an array of objects", extra, e);
+    enum err err = api_get_array(body, "input_extra", "an array of objects", &extra, e);
+    if (err)
+        return err;
     if (json_array_size(extra) > MAX_EXTRA)
         return err_invalid(e, "input_extra", "'input_extra' has more than %d files", MAX_EXTRA);
     tokenizer_add_begin(t, out);

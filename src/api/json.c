@@ -247,6 +247,29 @@ enum err api_get_str(const json_t *o, const char *name, struct gguf_str *out, st
     return OK;
 }
 
+static enum err get_typed(const json_t *o,
+                          const char *name,
+                          json_type type,
+                          const char *wanted,
+                          json_t **out,
+                          struct err_info *e)
+{
+    *out = (json_t *)api_get(o, name);
+    return !*out || json_typeof(*out) == type ? OK : api_wrong_type(name, wanted, *out, e);
+}
+
+enum err api_get_array(
+    const json_t *o, const char *name, const char *wanted, json_t **out, struct err_info *e)
+{
+    return get_typed(o, name, JSON_ARRAY, wanted, out, e);
+}
+
+enum err api_get_object(
+    const json_t *o, const char *name, const char *wanted, json_t **out, struct err_info *e)
+{
+    return get_typed(o, name, JSON_OBJECT, wanted, out, e);
+}
+
 void api_put_str(struct buf *b, const char *s, size_t n)
 {
     buf_char(b, '"');

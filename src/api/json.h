@@ -63,6 +63,19 @@ enum err api_get_real(const json_t *o,
 enum err api_get_str(const json_t *o, const char *name, struct gguf_str *out, struct err_info *e)
     WEIR_MUST_USE; /* a view that lives as long as o */
 
+/* *out: the array or object of that name, NULL where it is absent or null. `wanted`: what errors
+ * say that it must be. */
+enum err api_get_array(const json_t *o,
+                       const char *name,
+                       const char *wanted,
+                       json_t **out,
+                       struct err_info *e) WEIR_MUST_USE;
+enum err api_get_object(const json_t *o,
+                        const char *name,
+                        const char *wanted,
+                        json_t **out,
+                        struct err_info *e) WEIR_MUST_USE;
+
 /* The string of that name as far as a NUL; "" where there is none. */
 const char *api_text_at(const json_t *o, const char *name);
 

@@ -121,14 +121,14 @@ static enum err add_result(struct turn *t,
                            const char *field,
                            struct err_info *e)
 {
-    const json_t *id, *content = json_object_get(block, "content");
+    const json_t *id, *content = api_get(block, "content");
     struct buf text = {0};
     struct place inside;
     bool is_error = false;
     enum err err;
     snprintf(inside.text, sizeof inside.text, "%.50s.content", field);
     if (!(err = messages_string(block, "tool_use_id", field, &id, e)) &&
-        !(err = api_get_bool(block, "is_error", &is_error, e)) && content && !json_is_null(content))
+        !(err = api_get_bool(block, "is_error", &is_error, e)) && content)
         err = join_text(content, inside.text, &text, e);
     if (!err) {
         flush_user(t);
@@ -328,18 +328,17 @@ static enum err ask_to_continue(json_t *all, json_t *b, struct err_info *e)
 
 static enum err adapt_messages(const json_t *body, json_t *b, struct err_info *e)
 {
-    const json_t *v = json_object_get(body, "messages"), *system = json_object_get(body, "system");
+    const json_t *v = api_get(body, "messages"), *system = api_get(body, "system");
     struct turn t = {.all = json_array(), .names = json_object()};
     enum err err = OK;
     json_object_set_new(b, "messages", t.all);
-    if (!v || json_is_null(v))
+    if (!v)
         err = err_invalid(e, "messages", "'messages' is required");
     else if (!json_is_array(v))
         err = api_wrong_type("messages", "an array", v, e);
     else if (json_array_size(v) == 0)
         err = err_invalid(e, "messages", "'messages' is empty");
-    if (!err && system && !json_is_null(system) &&
-        !(err = join_text(system, "system", &t.text, e))) {
+    if (!err && system && !(err = join_text(system, "system", &t.text, e))) {
         add_system(&t, &t.text);
         buf_clear(&t.text);
     }
@@ -359,14 +358,13 @@ static enum err adapt_messages(const json_t *body, json_t *b, struct err_info *e
 
 static enum err adapt_stops(const json_t *body, json_t *b, struct err_info *e)
 {
-    json_t *v = (json_t *)api_get(body, "stop_sequences");
+    json_t *v;
+    enum err err = api_get_array(body, "stop_sequences", "an array of strings", &v, e);
     json_object_del(b, "stop_sequences");
-    if (!v)
-        return OK;
+    if (err || !v)
+        return err;
     if (api_get(body, "stop"))
         return err_invalid(e, "stop", "'stop' and 'stop_sequences' are two names of the same");
-    if (!json_is_array(v))
-        return api_wrong_type("stop_sequences", "an array of strings", v, e);
     json_object_set(b, "stop", v);
     return OK;
 }
@@ -374,12 +372,11 @@ static enum err adapt_stops(const json_t *body, json_t *b, struct err_info *e)
 /* Whether the model is to think is a variable of its template. */
 static enum err adapt_thinking(const json_t *body, json_t *b, struct err_info *e)
 {
-    const json_t *v = json_object_get(body, "thinking");
+    json_t *v;
+    enum err err = api_get_object(body, "thinking", "an object", &v, e);
     json_object_del(b, "thinking");
-    if (!v || json_is_null(v))
-        return OK;
-    if (!json_is_object(v))
-        return api_wrong_type("thinking", "an object", v, e);
+    if (err || !v)
+        return err;
     const char *type = api_text_at(v, "type");
     bool on = strcmp(type, "enabled") == 0 || strcmp(type, "adaptive") == 0;
     bool off = strcmp(type, "disabled") == 0 || strcmp(type, "between_tools") == 0;
@@ -389,7 +386,7 @@ static enum err adapt_thinking(const json_t *body, json_t *b, struct err_info *e
                            "'thinking' must have a 'type' of enabled, adaptive, disabled or "
                            "between_tools");
     int64_t budget = -1;
-    enum err err = api_get_int(v, "budget_tokens", 1, INT32_MAX, &budget, e);
+    err = api_get_int(v, "budget_tokens", 1, INT32_MAX, &budget, e);
     if (err) {
         api_rename_field(e, "budget_tokens", "thinking.budget_tokens");
         return err;
@@ -405,9 +402,9 @@ static enum err adapt_thinking(const json_t *body, json_t *b, struct err_info *e
 /* How hard to think is a variable of templates that have it; they know three degrees. */
 static enum err adapt_effort(const json_t *config, json_t *b, struct err_info *e)
 {
-    const json_t *effort = json_object_get(config, "effort");
+    const json_t *effort = api_get(config, "effort");
     const char *name = json_string_value(effort);
-    if (!effort || json_is_null(effort))
+    if (!effort)
         return OK;
     if (!name)
         return api_wrong_type("output_config.effort", "a string", effort, e);
@@ -442,18 +439,15 @@ static enum err adapt_format(const json_t *v, const char *field, json_t *b, stru
 
 static enum err adapt_output(const json_t *body, json_t *b, struct err_info *e)
 {
-    const json_t *config = json_object_get(body, "output_config");
-    const json_t *format = json_object_get(body, "output_format");
-    const bool given = format && !json_is_null(format);
-    enum err err;
+    json_t *config;
+    const json_t *format = api_get(body, "output_format");
+    enum err err = api_get_object(body, "output_config", "an object", &config, e);
     json_object_del(b, "output_format");
     json_object_del(b, "output_config");
-    if (config && !json_is_null(config) && !json_is_object(config))
-        return api_wrong_type("output_config", "an object", config, e);
-    if ((err = adapt_effort(config, b, e)))
+    if (err || (err = adapt_effort(config, b, e)))
         return err;
-    return given ? adapt_format(format, "output_format", b, e)
-                 : adapt_format(json_object_get(config, "format"), "output_config.format", b, e);
+    return format ? adapt_format(format, "output_format", b, e)
+                  : adapt_format(json_object_get(config, "format"), "output_config.format", b, e);
 }
 
 /* Edits of the context that leave nothing out: none, or of thinking, of which all is kept. Claude
@@ -461,7 +455,7 @@ static enum err adapt_output(const json_t *body, json_t *b, struct err_info *e)
 static bool leaves_nothing_out(const json_t *management)
 {
     const json_t *edits = json_object_get(management, "edits");
-    if (!management || json_is_null(management))
+    if (!management)
         return true;
     if (!json_is_object(management) || json_object_size(management) > (edits ? 1 : 0) ||
         (edits && !json_is_array(edits)))
@@ -486,16 +480,15 @@ static void messages_free(void *state)
 enum err messages_adapt(struct api_call *c, const json_t *body, json_t **out, struct err_info *e)
 {
     struct messages *m = mem_zalloc(1, sizeof *m);
-    const json_t *max_tokens = json_object_get(body, "max_tokens");
     enum err err;
     c->state = m;
     c->free_state = messages_free;
     json_t *b = *out = json_copy((json_t *)body);
     if (!b)
         return err_set(e, ERR_NOMEM, "no memory to read the body");
-    if (!c->prompt_only && (!max_tokens || json_is_null(max_tokens)))
+    if (!c->prompt_only && !api_get(body, "max_tokens"))
         return err_invalid(e, "max_tokens", "'max_tokens' is required");
-    if (!leaves_nothing_out(json_object_get(body, "context_management")))
+    if (!leaves_nothing_out(api_get(body, "context_management")))
         return err_invalid(
             e,
             "context_management",

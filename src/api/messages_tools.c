@@ -66,12 +66,10 @@ static enum err read_tool(
 
 static enum err adapt_list(struct messages *m, const json_t *body, json_t *b, struct err_info *e)
 {
-    const json_t *v = json_object_get(body, "tools");
-    enum err err = OK;
-    if (!v || json_is_null(v))
-        return OK;
-    if (!json_is_array(v))
-        return api_wrong_type("tools", "an array", v, e);
+    json_t *v;
+    enum err err = api_get_array(body, "tools", "an array", &v, e);
+    if (err || !v)
+        return err;
     json_t *all = json_array();
     json_object_set_new(b, "tools", all);
     m->places = json_array();
@@ -83,14 +81,11 @@ static enum err adapt_list(struct messages *m, const json_t *body, json_t *b, st
 /* {"type": "auto" | "any" | "none"} or {"type": "tool", "name"}; OpenAI says "required" for any. */
 static enum err adapt_choice(const json_t *body, json_t *b, struct err_info *e)
 {
-    const json_t *v = json_object_get(body, "tool_choice"), *name;
+    json_t *v;
+    const json_t *name;
     bool one_call = false;
-    enum err err;
-    if (!v || json_is_null(v))
-        return OK;
-    if (!json_is_object(v))
-        return api_wrong_type("tool_choice", "an object", v, e);
-    if ((err = api_get_bool(v, "disable_parallel_tool_use", &one_call, e)))
+    enum err err = api_get_object(body, "tool_choice", "an object", &v, e);
+    if (err || !v || (err = api_get_bool(v, "disable_parallel_tool_use", &one_call, e)))
         return err;
     if (one_call)
         json_object_set_new(b, "parallel_tool_calls", json_false());

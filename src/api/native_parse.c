@@ -184,14 +184,13 @@ static enum err drop_unnamed(json_t *body, const bool named[5], struct err_info 
 /* *last: the temperature comes after the truncations, which is the default. */
 static enum err adapt_samplers(json_t *body, bool *last, struct err_info *e)
 {
-    const json_t *v = api_get(body, "samplers");
+    json_t *v;
     bool named[5] = {false};
     int at = -1; /* the last of the four that have an order */
     *last = true;
-    if (!v)
-        return OK;
-    if (!json_is_array(v))
-        return api_wrong_type("samplers", "an array of names", v, e);
+    enum err err = api_get_array(body, "samplers", "an array of names", &v, e);
+    if (err || !v)
+        return err;
     for (size_t i = 0; i < json_array_size(v); i++) {
         const char *name = json_string_value(json_array_get(v, i));
         if (!name)
@@ -309,11 +308,10 @@ static enum err forbid_ends(struct api_call *c,
 /* response_fields: which parts of the answer are wanted. */
 static enum err read_fields(struct native *s, const json_t *body, struct err_info *e)
 {
-    const json_t *v = api_get(body, "response_fields");
-    if (!v)
-        return OK;
-    if (!json_is_array(v))
-        return api_wrong_type("response_fields", "an array of names", v, e);
+    json_t *v;
+    enum err err = api_get_array(body, "response_fields", "an array of names", &v, e);
+    if (err || !v)
+        return err;
     s->fields = mem_zalloc(json_array_size(v) + 1, sizeof *s->fields);
     for (size_t i = 0; i < json_array_size(v); i++) {
         const json_t *name = json_array_get(v, i);

@@ -170,12 +170,10 @@ static enum err parse_logit_bias(const json_t *body,
                                  struct err_info *e)
 {
     const char *name = "logit_bias", *key;
-    json_t *v;
-    json_t *o = (json_t *)api_get(body, name);
-    if (!o)
-        return OK;
-    if (!json_is_object(o))
-        return api_wrong_type(name, "an object of token ids and numbers", o, e);
+    json_t *o, *v;
+    enum err err = api_get_object(body, name, "an object of token ids and numbers", &o, e);
+    if (err || !o)
+        return err;
     out->bias = malloc((json_object_size(o) + 1) * sizeof *out->bias);
     if (!out->bias)
         return err_set(e, ERR_NOMEM, "no memory for 'logit_bias'");
@@ -245,11 +243,10 @@ static enum err parse_stop_ids(const json_t *body,
                                struct err_info *e)
 {
     const char *name = "stop_token_ids";
-    const json_t *v = api_get(body, name);
-    if (!v)
-        return OK;
-    if (!json_is_array(v))
-        return api_wrong_type(name, "an array of token ids", v, e);
+    json_t *v;
+    enum err err = api_get_array(body, name, "an array of token ids", &v, e);
+    if (err || !v)
+        return err;
     size_t n = json_array_size(v);
     if (n > MAX_STOP_IDS)
         return err_invalid(
@@ -258,8 +255,7 @@ static enum err parse_stop_ids(const json_t *body,
     out->stop_ids = mem_alloc((n + 1) * sizeof *out->stop_ids);
     for (size_t i = 0; i < n; i++) {
         int64_t id;
-        enum err err = api_int_of(json_array_get(v, i), name, 0, (int64_t)n_vocab - 1, &id, e);
-        if (err)
+        if ((err = api_int_of(json_array_get(v, i), name, 0, (int64_t)n_vocab - 1, &id, e)))
             return err;
         out->stop_ids[i] = (token_id)id;
     }
@@ -294,12 +290,10 @@ enum err api_params_cache(const json_t *body, struct request_params *p, struct e
 /* stream_options without stream is no error: some clients always send it. */
 static enum err parse_stream(const json_t *body, struct api_params *out, struct err_info *e)
 {
+    json_t *options;
     enum err err = api_get_bool(body, "stream", &out->stream, e);
-    const json_t *options = api_get(body, "stream_options");
-    if (err || !options)
+    if (err || (err = api_get_object(body, "stream_options", "an object", &options, e)))
         return err;
-    if (!json_is_object(options))
-        return api_wrong_type("stream_options", "an object", options, e);
     if ((err = api_get_bool(options, "include_usage", &out->include_usage, e)))
         api_rename_field(e, "include_usage", "stream_options.include_usage");
     else if ((err = api_get_bool(options, "continuous_usage_stats", &out->usage_so_far, e)))

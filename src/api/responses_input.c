@@ -240,10 +240,8 @@ static enum err add_reasoning(struct talk *t,
                               const char *field,
                               struct err_info *e)
 {
-    const json_t *content = json_object_get(item, "content");
-    if (!content || json_is_null(content))
-        return OK;
-    return join_parts(content, field, &t->thoughts, e);
+    const json_t *content = api_get(item, "content");
+    return content ? join_parts(content, field, &t->thoughts, e) : OK;
 }
 
 /* Tells of tools that whoever answered then ran itself, and of tools that are offered: the one
@@ -306,9 +304,9 @@ static enum err add_item(struct talk *t, const json_t *item, size_t i, struct er
 
 static enum err read_input(struct talk *t, const json_t *body, struct err_info *e)
 {
-    json_t *v = json_object_get(body, "input");
+    json_t *v = (json_t *)api_get(body, "input");
     enum err err = OK;
-    if (!v || json_is_null(v))
+    if (!v)
         return err_invalid(e, "input", "'input' is required");
     if (json_is_string(v)) {
         new_message(t->all, "user", json_incref(v));

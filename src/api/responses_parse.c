@@ -38,8 +38,7 @@ static enum err adapt_format(const json_t *body, json_t *b, struct err_info *e)
     json_t *out = json_object();
     json_object_set(out, "type", json_object_get(format, "type"));
     if (strcmp(api_text_at(format, "type"), "json_schema") == 0) {
-        const json_t *given = json_object_get(format, "schema");
-        if (!given || json_is_null(given)) {
+        if (!api_get(format, "schema")) {
             json_decref(out);
             return err_invalid(
                 e, "text.format", "'text.format' has no 'schema' for its json_schema");
@@ -55,7 +54,7 @@ static enum err adapt_format(const json_t *body, json_t *b, struct err_info *e)
 /* reasoning.effort: a variable of the template, where it has one; "none" is no thinking at all. */
 static enum err adapt_effort(json_t *effort, json_t *b, struct err_info *e)
 {
-    if (!effort || json_is_null(effort))
+    if (!effort)
         return OK;
     if (!json_is_string(effort))
         return api_wrong_type("reasoning.effort", "a string", effort, e);
@@ -72,22 +71,21 @@ static enum err adapt_effort(json_t *effort, json_t *b, struct err_info *e)
 static enum err adapt_rest(const json_t *body, json_t *b, struct err_info *e)
 {
     json_t *max = (json_t *)api_get(body, "max_output_tokens");
-    json_t *reasoning = json_object_get(body, "reasoning");
+    json_t *reasoning;
     struct gguf_str truncation = {"disabled", 8}, user;
     enum err err;
     if ((err = api_get_str(body, "truncation", &truncation, e)) ||
-        (err = api_get_str(body, "user", &user, e)))
+        (err = api_get_str(body, "user", &user, e)) ||
+        (err = api_get_object(body, "reasoning", "an object", &reasoning, e)))
         return err;
     if (strcmp(truncation.data, "disabled") != 0 && strcmp(truncation.data, "auto") != 0)
         return err_invalid(e, "truncation", "'truncation' must be 'disabled' or 'auto'");
-    if (reasoning && !json_is_null(reasoning) && !json_is_object(reasoning))
-        return api_wrong_type("reasoning", "an object", reasoning, e);
     if (max) { /* before the names that other routes have for it */
         json_object_del(b, "max_completion_tokens");
         json_object_set(b, "max_tokens", max);
     }
     json_object_del(b, "text");
-    return adapt_effort(json_object_get(reasoning, "effort"), b, e);
+    return adapt_effort((json_t *)api_get(reasoning, "effort"), b, e);
 }
 
 /* --- what the answer repeats ---------------------------------------------------------------- */
@@ -140,13 +138,14 @@ static void write_echo(struct responses *r, const json_t *body)
     buf_str(&r->echo, ",\"background\":false,\"max_tool_calls\":null,\"service_tier\":\"default\"");
 }
 
-static enum err check_metadata(const json_t *v, struct err_info *e)
+static enum err check_metadata(const json_t *body, struct err_info *e)
 {
     const char *key;
-    json_t *x;
-    if (v && !json_is_null(v) && !json_is_object(v))
-        return api_wrong_type("metadata", "an object of strings", v, e);
-    json_object_foreach((json_t *)v, key, x)
+    json_t *v, *x;
+    enum err err = api_get_object(body, "metadata", "an object of strings", &v, e);
+    if (err)
+        return err;
+    json_object_foreach(v, key, x)
     {
         char field[64];
         snprintf(field, sizeof field, "metadata.%.40s", key);
@@ -160,16 +159,15 @@ static enum err check_metadata(const json_t *v, struct err_info *e)
 static enum err read_flags(struct api_call *c, const json_t *body, struct err_info *e)
 {
     struct responses *r = c->state;
-    const json_t *include = json_object_get(body, "include");
+    json_t *include;
     int64_t n_top = 0;
     enum err err;
     r->store = true;
     if ((err = api_get_bool(body, "store", &r->store, e)) ||
         (err = api_get_int(body, "top_logprobs", 0, REQUEST_MAX_TOP_LOGPROBS, &n_top, e)) ||
-        (err = check_metadata(json_object_get(body, "metadata"), e)))
+        (err = check_metadata(body, e)) ||
+        (err = api_get_array(body, "include", "an array of strings", &include, e)))
         return err;
-    if (include && !json_is_null(include) && !json_is_array(include))
-        return api_wrong_type("include", "an array of strings", include, e);
     for (size_t i = 0; i < json_array_size(include); i++) {
         const char *name = json_string_value(json_array_get(include, i));
         if (!name)

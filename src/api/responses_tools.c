@@ -118,9 +118,9 @@ static json_t *plain_function(const json_t *tool)
     static const char *const names[] = {"description", "parameters", "strict"};
     json_t *function = json_object();
     for (size_t k = 0; k < sizeof names / sizeof *names; k++) {
-        json_t *value = json_object_get(tool, names[k]);
-        if (value && !json_is_null(value))
-            json_object_set(function, names[k], value);
+        const json_t *value = api_get(tool, names[k]);
+        if (value)
+            json_object_set(function, names[k], (json_t *)value);
     }
     return function;
 }
@@ -278,7 +278,7 @@ static enum err read_namespace(struct reading *t,
         return api_no_memory(e);
     below.offered = json_array();
     snprintf(p.text, sizeof p.text, "%.40s.tools", field);
-    err = read_list(&below, json_object_get(tool, "tools"), p.text, e);
+    err = read_list(&below, api_get(tool, "tools"), p.text, e);
     if (!err && json_array_size(below.offered) > 0) {
         json_t *own = json_copy(tool);
         json_object_set(own, "tools", below.offered);
@@ -303,9 +303,7 @@ static enum err read_tool(struct reading *t, json_t *tool, const char *field, st
 static enum err read_list(struct reading *t, const json_t *list, const char *of, struct err_info *e)
 {
     enum err err = OK;
-    if (!list || json_is_null(list))
-        return OK;
-    if (!json_is_array(list))
+    if (list && !json_is_array(list))
         return api_wrong_type(of, "an array", list, e);
     for (size_t i = 0; !err && i < json_array_size(list); i++) {
         struct place p;
@@ -324,7 +322,7 @@ static enum err read_items(struct reading *t, const json_t *input, struct err_in
         struct place p;
         snprintf(p.text, sizeof p.text, "input[%zu].tools", i);
         if (is(item, "additional_tools") || is(item, "tool_search_output"))
-            err = read_list(t, json_object_get(item, "tools"), p.text, e);
+            err = read_list(t, api_get(item, "tools"), p.text, e);
     }
     return err;
 }
@@ -470,7 +468,7 @@ enum err responses_adapt_tools(struct responses *r,
                         .spaces = json_object(),
                         .abouts = json_array()};
     enter(&t, "", NULL);
-    if (!(err = read_list(&t, json_object_get(body, "tools"), "tools", e)) &&
+    if (!(err = read_list(&t, api_get(body, "tools"), "tools", e)) &&
         !(err = read_items(&t, json_object_get(body, "input"), e)) &&
         !(err = adapt_choice(&t, body, b, e)))
         err = tell_abouts(&t, e);

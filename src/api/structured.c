@@ -69,11 +69,10 @@ static enum err read_fields(
 static enum err read_response_format(const json_t *body, struct wish *w, struct err_info *e)
 {
     const char *name = "response_format";
-    const json_t *v = api_get(body, name);
-    if (!v)
-        return OK;
-    if (!json_is_object(v))
-        return api_wrong_type(name, "an object", v, e);
+    json_t *v;
+    enum err err = api_get_object(body, name, "an object", &v, e);
+    if (err || !v)
+        return err;
     const char *type = json_string_value(json_object_get(v, "type"));
     if (type && strcmp(type, "text") == 0)
         return OK;

@@ -14,12 +14,11 @@ static enum err get_typed(const json_t *o,
                           struct err_info *e)
 {
     char field[96];
-    const json_t *v = json_object_get(o, name);
-    *out = v && !json_is_null(v) ? v : NULL;
-    if (!*out || json_typeof(v) == type)
+    *out = api_get(o, name);
+    if (!*out || json_typeof(*out) == type)
         return OK;
     snprintf(field, sizeof field, "%.64s.%s", of, name);
-    return api_wrong_type(field, wanted, v, e);
+    return api_wrong_type(field, wanted, *out, e);
 }
 
 static enum err required(const char *of, const char *name, struct err_info *e)
@@ -163,8 +162,8 @@ static enum err parse_named(const json_t *v, struct chat_tools *out, struct err_
 static enum err parse_choice(const json_t *body, struct chat_tools *out, struct err_info *e)
 {
     static const char field[] = "tool_choice";
-    const json_t *v = json_object_get(body, field);
-    if (!v || json_is_null(v))
+    const json_t *v = api_get(body, field);
+    if (!v)
         return OK;
     const char *s = json_string_value(v);
     if (!s && !json_is_object(v))
@@ -194,9 +193,9 @@ static enum err refuse_functions(const json_t *body, struct err_info *e)
 {
     static const char *const old[][2] = {{"functions", "tools"}, {"function_call", "tool_choice"}};
     for (size_t i = 0; i < 2; i++) {
-        const json_t *v = json_object_get(body, old[i][0]);
+        const json_t *v = api_get(body, old[i][0]);
         const char *s = json_string_value(v);
-        bool neutral = !v || json_is_null(v) || (json_is_array(v) && json_array_size(v) == 0) ||
+        bool neutral = !v || (json_is_array(v) && json_array_size(v) == 0) ||
                        (s && (s[0] == '\0' || strcmp(s, "none") == 0 || strcmp(s, "auto") == 0));
         if (!neutral)
             return err_invalid(e,
@@ -210,12 +209,10 @@ static enum err refuse_functions(const json_t *body, struct err_info *e)
 
 enum err api_tools_parse(const json_t *body, struct chat_tools *out, struct err_info *e)
 {
-    const json_t *tools = json_object_get(body, "tools");
+    json_t *tools;
     enum err err = refuse_functions(body, e);
-    if (err)
+    if (err || (err = api_get_array(body, "tools", "an array", &tools, e)))
         return err;
-    if (tools && !json_is_null(tools) && !json_is_array(tools))
-        return api_wrong_type("tools", "an array", tools, e);
     out->parallel = true;
     for (size_t i = 0; i < json_array_size(tools); i++)
         if ((err = add_tool(json_array_get(tools, i), i, out, e)))

@@ -282,13 +282,11 @@ static enum err parse_window(const char *s, int64_t *seconds, struct err_info *e
 
 static enum err parse_metadata(const json_t *body, json_t **out, struct err_info *e)
 {
-    json_t *v = json_object_get(body, "metadata"), *item;
+    json_t *v, *item;
     const char *key;
-    *out = NULL;
-    if (!v || json_is_null(v))
-        return OK;
-    if (!json_is_object(v))
-        return api_wrong_type("metadata", "an object of strings", v, e);
+    enum err err = api_get_object(body, "metadata", "an object of strings", &v, e);
+    if (err)
+        return err;
     if (json_object_size(v) > MAX_METADATA)
         return err_invalid(e,
                            "metadata",
@@ -334,8 +332,7 @@ static enum err parse_create(const json_t *body,
 {
     int64_t seconds = 0;
     enum err err;
-    const json_t *expiry = json_object_get(body, "output_expires_after");
-    if (expiry && !json_is_null(expiry))
+    if (api_get(body, "output_expires_after"))
         return err_invalid(e,
                            "output_expires_after",
                            "'output_expires_after' is not supported: results stay until they are "
