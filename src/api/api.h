@@ -132,10 +132,9 @@ struct api_reply {
     int fd; /* -1: none */
     uint64_t n_bytes;
     const char *content_type; /* of the file */
-    const char *allow;        /* with ERR_METHOD */
 };
 /* Routes that another folder answers, behind the same key and with the same errors: /v1/files and
- * /v1/batches. handle: worker thread; HEAD comes as GET. */
+ * /v1/batches. handle: worker thread; paths and methods are those that there are, HEAD as GET. */
 struct api_service {
     void *ctx;
     enum err (*handle)(void *ctx,

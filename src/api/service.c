@@ -25,7 +25,6 @@ enum err api_serve(struct api_call *c, const struct api_input *in, struct err_in
     if (strcmp(asked.method, "GET") != 0 && atomic_load(&c->api->draining))
         return err_set(e, ERR_DRAINING, "the server is shutting down");
     enum err err = s->handle(s->ctx, &asked, &reply, e);
-    c->answer.allow = reply.allow;
     if (err) {
         buf_deinit(&reply.body);
         return err;

@@ -372,35 +372,21 @@ enum err files_route(struct batches *b,
                      struct err_info *e)
 {
     char id[BATCH_ID_BYTES];
-    const char *slash = rest[0] ? strchr(rest + 1, '/') : NULL;
-    bool is_content = slash && strcmp(slash, "/content") == 0;
-    bool get = strcmp(in->method, "GET") == 0;
-    if (rest[0] == '\0') {
-        if (get)
-            return list(b, in, out, e);
-        if (strcmp(in->method, "POST") == 0)
-            return upload(b, in, out, e);
-        out->allow = "GET, HEAD, POST";
-        return err_set(e, ERR_METHOD, "/v1/files answers %s", out->allow);
-    }
-    if (slash && !is_content)
-        return err_set(e, ERR_NOT_FOUND, "there is no route %.200s", in->path);
-    if (!get && (is_content || strcmp(in->method, "DELETE") != 0)) {
-        out->allow = is_content ? "GET, HEAD" : "GET, HEAD, DELETE";
-        return err_set(e, ERR_METHOD, "this route answers %s", out->allow);
-    }
+    const bool get = strcmp(in->method, "GET") == 0;
+    if (rest[0] == '\0')
+        return get ? list(b, in, out, e) : upload(b, in, out, e);
     batches_path_id(rest + 1, id);
     pthread_mutex_lock(&b->lock);
     struct batch_file *f = files_find(b, id, in->owner);
-    enum err err;
+    enum err err = OK;
     if (!f || (f->expires_at && clock_unix() >= f->expires_at))
         err = no_file(id, e);
-    else if (is_content)
+    else if (strchr(rest + 1, '/'))
         err = content(b, f, out, e);
-    else if (!get)
-        err = remove_file(b, f, out, e);
+    else if (get)
+        batches_reply_json(out, describe(f));
     else
-        batches_reply_json(out, describe(f)), err = OK;
+        err = remove_file(b, f, out, e);
     pthread_mutex_unlock(&b->lock);
     return err;
 }

@@ -472,18 +472,10 @@ enum err jobs_route(struct batches *b,
                     struct err_info *e)
 {
     char id[BATCH_ID_BYTES];
-    const char *slash = rest[0] ? strchr(rest + 1, '/') : NULL;
-    bool is_cancel = slash && strcmp(slash, "/cancel") == 0;
-    bool get = strcmp(in->method, "GET") == 0, post = strcmp(in->method, "POST") == 0;
-    if (slash && !is_cancel)
-        return err_set(e, ERR_NOT_FOUND, "there is no route %.200s", in->path);
-    if (rest[0] == '\0' ? !get && !post : is_cancel ? !post : !get) {
-        out->allow = rest[0] == '\0' ? "GET, HEAD, POST" : is_cancel ? "POST" : "GET, HEAD";
-        return err_set(e, ERR_METHOD, "this route answers %s", out->allow);
-    }
     if (rest[0] == '\0')
-        return get ? list(b, in, out, e) : create(b, in, out, e);
+        return strcmp(in->method, "GET") == 0 ? list(b, in, out, e) : create(b, in, out, e);
     batches_path_id(rest + 1, id);
+    const bool is_cancel = strchr(rest + 1, '/') != NULL;
     enum err err = OK;
     pthread_mutex_lock(&b->lock);
     struct job *j = (struct job *)index_find(&b->jobs, id, in->owner);
