@@ -334,14 +334,19 @@ enum err api_read_prompts(struct api_call *c,
                           api_prompt_fn read,
                           struct api_job *job,
                           struct err_info *e) WEIR_MUST_USE;
-/* [{"type": "text", "text": TEXT}, ...], joined; may_refuse: and {"type": "refusal", "refusal":
- * TEXT}. (chat.c) Errors: ERR_INVALID. */
+/* [{"type": "text", "text": TEXT}, ...], joined; what else is text there: {"type": "refusal",
+ * "refusal": TEXT}, {"type": "reasoning_text", "text": TEXT}. (chat.c) Errors: ERR_INVALID. */
+enum { PARTS_REFUSAL = 1, PARTS_REASONING = 2 };
 enum err api_join_parts(const json_t *parts,
                         const char *field,
                         const char *between,
-                        bool may_refuse,
+                        unsigned more,
                         struct buf *out,
                         struct err_info *e) WEIR_MUST_USE;
+/* {"role": role, "content": content}, at the end of all; which it takes. (chat.c) */
+json_t *api_add_message(json_t *all, const char *role, json_t *content);
+/* A call in a message: {"id", "type": "function", "function": {"name", "arguments"}}. */
+json_t *api_call_of(const json_t *id, const char *name, json_t *arguments);
 /* What the request is rendered with, once c->tools is read. (reply.c) */
 const struct chat_template *api_template(const struct api_call *c);
 /* Whether the model is to think, by both names that templates have for it, into vars, unless

@@ -36,17 +36,17 @@ static enum err check_modalities(const json_t *body, struct err_info *e)
 }
 
 /* A part of text, by the names of /v1/responses too. */
-static bool is_text_part(const char *type)
+static bool is_text_part(const char *type, unsigned more)
 {
     return strcmp(type, "text") == 0 || strcmp(type, "input_text") == 0 ||
-           strcmp(type, "output_text") == 0;
+           strcmp(type, "output_text") == 0 ||
+           ((more & PARTS_REASONING) && strcmp(type, "reasoning_text") == 0);
 }
 
-/* Content in parts: the texts, one after the other; may_refuse: refusals are texts too. */
 enum err api_join_parts(const json_t *parts,
                         const char *field,
                         const char *between,
-                        bool may_refuse,
+                        unsigned more,
                         struct buf *out,
                         struct err_info *e)
 {
@@ -56,9 +56,9 @@ enum err api_join_parts(const json_t *parts,
         if (!json_is_object(part) || !type)
             return err_invalid(
                 e, field, "'%s' must hold parts like {\"type\": \"text\", \"text\": ...}", field);
-        const bool refusal = may_refuse && strcmp(type, "refusal") == 0;
+        const bool refusal = (more & PARTS_REFUSAL) && strcmp(type, "refusal") == 0;
         const json_t *text = json_object_get(part, refusal ? type : "text");
-        if (!is_text_part(type) && !refusal)
+        if (!is_text_part(type, more) && !refusal)
             return err_invalid(e,
                                field,
                                strncmp(type, "image", 5) == 0
@@ -79,6 +79,21 @@ enum err api_join_parts(const json_t *parts,
     return OK;
 }
 
+json_t *api_add_message(json_t *all, const char *role, json_t *content)
+{
+    json_t *m = json_object();
+    json_object_set_new(m, "role", json_string(role));
+    json_object_set_new(m, "content", content);
+    json_array_append_new(all, m);
+    return m;
+}
+
+json_t *api_call_of(const json_t *id, const char *name, json_t *arguments)
+{
+    json_t *function = json_pack("{s:s, s:o}", "name", name, "arguments", arguments);
+    return json_pack("{s:O, s:s, s:o}", "id", id, "type", "function", "function", function);
+}
+
 /* Content as templates expect it: one string; parts each on a line, but for the assistant's, which
  * are pieces of one text. Null, which assistants that call tools have, is "", or what one said that
  * refused. */
@@ -93,8 +108,9 @@ static enum err parse_content(
     if (json_is_string(v))
         *out = json_incref((json_t *)v);
     else if (json_is_array(v)) {
-        err = api_join_parts(v, field, assistant ? "" : "\n", assistant, &joined, e);
-        *out = err ? NULL : json_stringn(joined.len ? joined.data : "", joined.len);
+        err = assistant ? api_join_parts(v, field, "", PARTS_REFUSAL, &joined, e)
+                        : api_join_parts(v, field, "\n", 0, &joined, e);
+        *out = err ? NULL : api_json_string(&joined);
     } else if ((!v || json_is_null(v)) && assistant)
         *out = json_string("");
     else if (!v)

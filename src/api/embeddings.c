@@ -73,9 +73,9 @@ static enum err object_input(struct api_call *c,
                            "'content'",
                            field);
     struct buf joined = {0};
-    err = api_join_parts(parts, field, "", false, &joined, e);
+    err = api_join_parts(parts, field, "", 0, &joined, e);
     if (!err) {
-        json_t *whole = json_stringn(joined.len ? joined.data : "", joined.len);
+        json_t *whole = api_json_string(&joined);
         err = whole ? text_input(c, whole, field, p, e) : err_set(e, ERR_NOMEM, "no memory");
         json_decref(whole);
     }

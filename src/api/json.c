@@ -236,6 +236,11 @@ json_t *api_own_object(json_t *body, const char *name)
     return json_object_set_new(body, name, own) == 0 ? own : NULL;
 }
 
+json_t *api_json_string(const struct buf *text)
+{
+    return json_stringn(text->len ? text->data : "", text->len);
+}
+
 enum err api_get_str(const json_t *o, const char *name, struct gguf_str *out, struct err_info *e)
 {
     const json_t *v = api_get(o, name);

@@ -61,11 +61,6 @@ static void add_string(struct buf *b, const json_t *s)
     buf_add(b, json_string_value(s), json_string_length(s));
 }
 
-static json_t *to_json(const struct buf *b)
-{
-    return json_stringn(b->len ? b->data : "", b->len);
-}
-
 /* A text, or blocks of text, run together. */
 static enum err join_text(const json_t *v, const char *field, struct buf *out, struct err_info *e)
 {
@@ -100,18 +95,10 @@ struct turn {
     json_t *calls; /* array, or NULL */
 };
 
-static void add_message(struct turn *t, const char *role, json_t *content)
-{
-    json_t *m = json_object();
-    json_object_set_new(m, "role", json_string(role));
-    json_object_set_new(m, "content", content);
-    json_array_append_new(t->all, m);
-}
-
 static void flush_user(struct turn *t)
 {
     if (t->text.len > 0)
-        add_message(t, "user", to_json(&t->text));
+        api_add_message(t->all, "user", api_json_string(&t->text));
     buf_clear(&t->text);
 }
 
@@ -132,8 +119,7 @@ static enum err add_result(struct turn *t,
         err = join_text(content, inside.text, &text, e);
     if (!err) {
         flush_user(t);
-        add_message(t, "tool", to_json(&text));
-        json_t *m = json_array_get(t->all, json_array_size(t->all) - 1);
+        json_t *m = api_add_message(t->all, "tool", api_json_string(&text));
         json_t *name = json_object_get(t->names, json_string_value(id));
         json_object_set(m, "tool_call_id", (json_t *)id);
         if (name)
@@ -158,16 +144,11 @@ static enum err add_call(struct turn *t, const json_t *block, const char *field,
     char *arguments = json_dumps(input, JSON_COMPACT);
     if (!arguments)
         return err_set(e, ERR_NOMEM, "no memory for a message");
-    json_t *function = json_object(), *call = json_object();
-    json_object_set(function, "name", (json_t *)name);
-    json_object_set_new(function, "arguments", json_string(arguments));
-    json_object_set(call, "id", (json_t *)id);
-    json_object_set_new(call, "type", json_string("function"));
-    json_object_set_new(call, "function", function);
-    free(arguments);
     if (!t->calls)
         t->calls = json_array();
-    json_array_append_new(t->calls, call);
+    json_array_append_new(t->calls,
+                          api_call_of(id, json_string_value(name), json_string(arguments)));
+    free(arguments);
     json_object_set(t->names, json_string_value(id), (json_t *)name);
     return OK;
 }
@@ -220,10 +201,9 @@ static enum err assistant_block(struct turn *t,
 
 static void flush_assistant(struct turn *t)
 {
-    add_message(t, "assistant", to_json(&t->text));
-    json_t *m = json_array_get(t->all, json_array_size(t->all) - 1);
+    json_t *m = api_add_message(t->all, "assistant", api_json_string(&t->text));
     if (t->thoughts.len > 0)
-        json_object_set_new(m, "reasoning_content", to_json(&t->thoughts));
+        json_object_set_new(m, "reasoning_content", api_json_string(&t->thoughts));
     if (t->calls)
         json_object_set_new(m, "tool_calls", t->calls);
     t->calls = NULL;
@@ -241,7 +221,7 @@ static enum err read_system(struct turn *t,
     enum err err = content ? join_text(content, field, &text, e)
                            : err_invalid(e, field, "'%s' is required", field);
     if (!err)
-        add_message(t, "system", to_json(&text));
+        api_add_message(t->all, "system", api_json_string(&text));
     buf_deinit(&text);
     return err;
 }
@@ -279,17 +259,11 @@ static enum err read_message(struct turn *t, const json_t *v, size_t i, struct e
     if (!err && user) {
         flush_user(t);
         if (json_array_size(t->all) == n_before) /* nothing was said, but a turn it is */
-            add_message(t, "user", json_string(""));
+            api_add_message(t->all, "user", json_string(""));
     } else if (!err) {
         flush_assistant(t);
     }
     return err;
-}
-
-static void add_system(struct turn *t, const struct buf *text)
-{
-    if (text->len > 0)
-        add_message(t, "system", to_json(text));
 }
 
 static bool is_of(const json_t *message, const char *role)
@@ -339,7 +313,8 @@ static enum err adapt_messages(const json_t *body, json_t *b, struct err_info *e
     else if (json_array_size(v) == 0)
         err = err_invalid(e, "messages", "'messages' is empty");
     if (!err && system && !(err = join_text(system, "system", &t.text, e))) {
-        add_system(&t, &t.text);
+        if (t.text.len > 0)
+            api_add_message(t.all, "system", api_json_string(&t.text));
         buf_clear(&t.text);
     }
     for (size_t i = 0; !err && i < json_array_size(v); i++)

@@ -58,14 +58,23 @@ enum err native_encode_list(const struct tokenizer *t,
                             struct token_list *ids,
                             struct err_info *e)
 {
-    const int64_t last = (int64_t)tokenizer_n_vocab(t) - 1;
+    const int64_t n_vocab = tokenizer_n_vocab(t);
     enum err err = OK;
     for (size_t i = 0; !err && i < json_array_size(list); i++) {
         const json_t *item = json_array_get(list, i);
         int64_t id;
         if (json_is_string(item))
             err = native_encode(t, item, first && i == 0, parse_special, ids, e);
-        else if (!(err = api_int_of(item, field, 0, last, &id, e)))
+        else if (!api_is_whole(item, &id))
+            err = api_wrong_type(field, "texts and integers, the ids of tokens", item, e);
+        else if (id < 0 || id >= n_vocab)
+            err = err_invalid(e,
+                              field,
+                              "token id %lld in '%s' is outside the vocabulary of %lld",
+                              (long long)id,
+                              field,
+                              (long long)n_vocab);
+        else
             token_list_add(ids, (token_id)id);
     }
     return err;
@@ -384,21 +393,6 @@ enum err native_adapt(struct api_call *c, const json_t *body, json_t **out, stru
 
 /* --- the prompt ----------------------------------------------------------------------------- */
 
-static enum err add_id(
-    struct api_call *c, int64_t id, const char *field, struct token_list *ids, struct err_info *e)
-{
-    const int64_t n_vocab = tokenizer_n_vocab(c->tokenizer);
-    if (id < 0 || id >= n_vocab)
-        return err_invalid(e,
-                           field,
-                           "token id %lld in '%s' is outside the vocabulary of %lld",
-                           (long long)id,
-                           field,
-                           (long long)n_vocab);
-    token_list_add(ids, (token_id)id);
-    return OK;
-}
-
 /* {"prompt_string": TEXT}, which may name media that nobody here can see. */
 static enum err text_of_object(const json_t *v,
                                const char *field,
@@ -423,22 +417,12 @@ static enum err one_prompt(struct api_call *c,
     enum err err = OK;
     if (json_is_object(v) && (err = text_of_object(v, field, &v, e)))
         return err;
-    if (json_is_string(v)) {
+    if (json_is_string(v))
         err = native_encode(t, v, true, true, &p->ids, e);
-    } else if (json_is_array(v)) {
-        for (size_t i = 0; !err && i < json_array_size(v); i++) {
-            const json_t *item = json_array_get(v, i);
-            int64_t id;
-            if (api_is_whole(item, &id))
-                err = add_id(c, id, field, &p->ids, e);
-            else if (json_is_string(item))
-                err = native_encode(t, item, i == 0, true, &p->ids, e);
-            else
-                err = api_wrong_type(field, "a text or an array of token ids and texts", item, e);
-        }
-    } else {
+    else if (json_is_array(v))
+        err = native_encode_list(t, v, field, true, true, &p->ids, e);
+    else
         err = api_wrong_type(field, "a text or an array of token ids and texts", v, e);
-    }
     if (!err && p->ids.n == 0)
         err = err_invalid(e, field, "'%s' is empty", field);
     if (!err)

@@ -12,15 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static json_t *new_message(json_t *all, const char *role, json_t *content)
-{
-    json_t *m = json_object();
-    json_object_set_new(m, "role", json_string(role));
-    json_object_set_new(m, "content", content);
-    json_array_append_new(all, m);
-    return m;
-}
-
 /* The conversation under way. */
 struct talk {
     json_t *all;         /* chat messages */
@@ -30,7 +21,6 @@ struct talk {
 /* A text, or parts of text. */
 static enum err join_parts(const json_t *v, const char *field, struct buf *out, struct err_info *e)
 {
-    static const char *const texts[] = {"input_text", "output_text", "text", "reasoning_text"};
     if (json_is_string(v)) {
         buf_add(out, json_string_value(v), json_string_length(v));
         return OK;
@@ -39,31 +29,7 @@ static enum err join_parts(const json_t *v, const char *field, struct buf *out, 
         return err_invalid(e, field, "'%s' has no text", field);
     if (!json_is_array(v))
         return api_wrong_type(field, "a string or an array of parts", v, e);
-    for (size_t i = 0; i < json_array_size(v); i++) {
-        const json_t *part = json_array_get(v, i), *text = json_object_get(part, "text");
-        bool known = false;
-        for (size_t k = 0; k < sizeof texts / sizeof *texts; k++)
-            known |= strcmp(api_text_at(part, "type"), texts[k]) == 0;
-        if (strcmp(api_text_at(part, "type"), "refusal") == 0) {
-            known = true;
-            text = json_object_get(part, "refusal");
-        }
-        if (!known)
-            return err_invalid(e,
-                               field,
-                               "'%s' has a part of type '%.40s'; this model reads only text",
-                               field,
-                               api_text_at(part, "type"));
-        if (!json_is_string(text))
-            return responses_missing(field, "text", e);
-        buf_add(out, json_string_value(text), json_string_length(text));
-    }
-    return OK;
-}
-
-static json_t *to_json(const struct buf *b)
-{
-    return json_stringn(b->len ? b->data : "", b->len);
+    return api_join_parts(v, field, "", PARTS_REFUSAL | PARTS_REASONING, out, e);
 }
 
 /* The reasoning under way is the assistant's message's, behind what that has of it. */
@@ -74,7 +40,7 @@ static void give_thoughts(struct talk *t, json_t *m)
     if (t->thoughts.len > 0) {
         buf_add(&all, json_string_value(before), json_string_length(before));
         buf_join(&all, &t->thoughts);
-        json_object_set_new(m, "reasoning_content", to_json(&all));
+        json_object_set_new(m, "reasoning_content", api_json_string(&all));
     }
     buf_clear(&t->thoughts);
     buf_deinit(&all);
@@ -87,7 +53,7 @@ static json_t *assistant_of(struct talk *t)
     size_t n = json_array_size(t->all);
     json_t *m = n ? json_array_get(t->all, n - 1) : NULL;
     if (strcmp(api_text_at(m, "role"), "assistant") != 0)
-        m = new_message(t->all, "assistant", json_string(""));
+        m = api_add_message(t->all, "assistant", json_string(""));
     give_thoughts(t, m);
     return m;
 }
@@ -108,7 +74,7 @@ static enum err add_message(struct talk *t,
             e, field, "'%s' must have a 'role' of user, assistant, system or developer", field);
     enum err err = join_parts(json_object_get(item, "content"), field, &text, e);
     if (!err) {
-        json_t *m = new_message(t->all, role, to_json(&text));
+        json_t *m = api_add_message(t->all, role, api_json_string(&text));
         if (strcmp(role, "assistant") == 0)
             give_thoughts(t, m);
         buf_clear(&t->thoughts);
@@ -170,17 +136,7 @@ static enum err add_call(struct talk *t,
         json_object_set_new(m, "tool_calls", calls);
     }
     responses_tool_name(api_text_at(item, "namespace"), name, &full);
-    json_array_append_new(calls,
-                          json_pack("{s:O, s:s, s:{s:s, s:o}}",
-                                    "id",
-                                    id,
-                                    "type",
-                                    "function",
-                                    "function",
-                                    "name",
-                                    buf_cstr(&full),
-                                    "arguments",
-                                    arguments_of(kind, given)));
+    json_array_append_new(calls, api_call_of(id, buf_cstr(&full), arguments_of(kind, given)));
     buf_deinit(&full);
     return OK;
 }
@@ -229,7 +185,8 @@ static enum err add_result(struct talk *t,
         err = join_parts(output, field, &text, e);
     }
     if (!err)
-        json_object_set(new_message(t->all, "tool", to_json(&text)), "tool_call_id", id);
+        json_object_set(
+            api_add_message(t->all, "tool", api_json_string(&text)), "tool_call_id", id);
     buf_deinit(&text);
     return err;
 }
@@ -309,7 +266,7 @@ static enum err read_input(struct talk *t, const json_t *body, struct err_info *
     if (!v)
         return err_invalid(e, "input", "'input' is required");
     if (json_is_string(v)) {
-        new_message(t->all, "user", json_incref(v));
+        api_add_message(t->all, "user", json_incref(v));
         return OK;
     }
     if (!json_is_array(v))
