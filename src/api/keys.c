@@ -527,32 +527,20 @@ struct api_key_state api_keys_state(struct api_keys *k, struct api_key *key, uin
 
 /* ---- metrics ------------------------------------------------------------------------------ */
 
-/* The field at `offset` of each entry. */
-static void put_column(const struct api_keys *k,
-                       const char *name,
-                       const char *type,
-                       const char *help,
-                       size_t offset,
-                       struct buf *out)
+static void put_head(const char *name, const char *type, const char *help, struct buf *out)
 {
     buf_printf(out, "# HELP weir_%s %s\n# TYPE weir_%s %s\n", name, help, name, type);
-    for (uint32_t i = 0; i < k->n_entries; i++) {
-        const struct api_key *key = k->entries[i];
-        uint64_t v;
-        memcpy(&v, (const char *)key + offset, sizeof v);
-        buf_printf(out, "weir_%s{key=\"%s\"} %llu\n", name, key->name, (unsigned long long)v);
-    }
 }
 
 static void put_refused(const struct api_keys *k, struct buf *out)
 {
-    buf_str(out,
-            "# HELP weir_key_refused_total Requests refused with 429 or 413, by the limit met.\n"
-            "# TYPE weir_key_refused_total counter\n");
+    static const char name[] = "key_refused_total";
+    put_head(name, "counter", "Requests refused with 429 or 413, by the limit met.", out);
     for (uint32_t i = 0; i < k->n_entries; i++) {
         for (int r = 0; r < N_REFUSALS; r++)
             buf_printf(out,
-                       "weir_key_refused_total{key=\"%s\",limit=\"%s\"} %llu\n",
+                       "weir_%s{key=\"%s\",limit=\"%s\"} %llu\n",
+                       name,
                        k->entries[i]->name,
                        refusal_names[r],
                        (unsigned long long)k->entries[i]->n_refused[r]);
@@ -561,47 +549,51 @@ static void put_refused(const struct api_keys *k, struct buf *out)
 
 static void put_running(const struct api_keys *k, struct buf *out)
 {
-    buf_str(out,
-            "# HELP weir_key_requests_running Requests under way.\n"
-            "# TYPE weir_key_requests_running gauge\n");
+    static const char name[] = "key_requests_running";
+    put_head(name, "gauge", "Requests under way.", out);
     for (uint32_t i = 0; i < k->n_entries; i++)
-        buf_printf(out,
-                   "weir_key_requests_running{key=\"%s\"} %u\n",
-                   k->entries[i]->name,
-                   k->entries[i]->n_running);
+        buf_printf(
+            out, "weir_%s{key=\"%s\"} %u\n", name, k->entries[i]->name, k->entries[i]->n_running);
+}
+
+/* Counters, each a member of every entry. */
+static const struct column {
+    const char *name, *help;
+    size_t at;
+} columns[] = {
+    {"key_requests_total",
+     "Requests that were let in, whatever they were answered, once they have ended.",
+     offsetof(struct api_key, n_requests)},
+    {"key_prompt_tokens_total",
+     "Prompt tokens, of requests that ended.",
+     offsetof(struct api_key, n_prompt)},
+    {"key_cached_tokens_total",
+     "Those of them that were found computed.",
+     offsetof(struct api_key, n_cached)},
+    {"key_generation_tokens_total",
+     "Tokens generated, of requests that ended.",
+     offsetof(struct api_key, n_generated)},
+};
+
+static void put_column(const struct api_keys *k, const struct column *c, struct buf *out)
+{
+    put_head(c->name, "counter", c->help, out);
+    for (uint32_t i = 0; i < k->n_entries; i++) {
+        const struct api_key *key = k->entries[i];
+        uint64_t v;
+        memcpy(&v, (const char *)key + c->at, sizeof v);
+        buf_printf(out, "weir_%s{key=\"%s\"} %llu\n", c->name, key->name, (unsigned long long)v);
+    }
 }
 
 void api_keys_metrics(struct api_keys *k, struct buf *out)
 {
-    const char *c = "counter";
     pthread_mutex_lock(&k->lock);
     if (k->n_entries > 0) {
         put_running(k, out);
         put_refused(k, out);
-        put_column(k,
-                   "key_requests_total",
-                   c,
-                   "Requests that were let in, whatever they were answered, once they have ended.",
-                   offsetof(struct api_key, n_requests),
-                   out);
-        put_column(k,
-                   "key_prompt_tokens_total",
-                   c,
-                   "Prompt tokens, of requests that ended.",
-                   offsetof(struct api_key, n_prompt),
-                   out);
-        put_column(k,
-                   "key_cached_tokens_total",
-                   c,
-                   "Those of them that were found computed.",
-                   offsetof(struct api_key, n_cached),
-                   out);
-        put_column(k,
-                   "key_generation_tokens_total",
-                   c,
-                   "Tokens generated, of requests that ended.",
-                   offsetof(struct api_key, n_generated),
-                   out);
+        for (size_t i = 0; i < sizeof columns / sizeof columns[0]; i++)
+            put_column(k, &columns[i], out);
     }
     pthread_mutex_unlock(&k->lock);
 }
