@@ -319,35 +319,31 @@ static void put_number(struct buf *b, char *s)
     buf_str(b, s);
 }
 
-void api_put_float(struct buf *b, float v)
+/* The fewest digits from `least` on, at most three more, that read back as v. %g drops trailing
+ * zeros, so for all that need fewer they are the shortest too. */
+static void put_shortest(struct buf *b, double v, int least, bool is_float)
 {
     char s[32];
     if (!isfinite(v)) {
         buf_str(b, isinf(v) && v < 0 ? "-9999" : "0");
         return;
     }
-    /* %g drops trailing zeros, so 6 digits are the shortest for all that need fewer */
-    for (int digits = 6; digits <= 9; digits++) {
-        snprintf(s, sizeof s, "%.*g", digits, (double)v);
-        if (strtof(s, NULL) == v)
+    for (int digits = least; digits <= least + 3; digits++) {
+        snprintf(s, sizeof s, "%.*g", digits, v);
+        if (is_float ? strtof(s, NULL) == (float)v : strtod(s, NULL) == v)
             break;
     }
     put_number(b, s);
 }
 
+void api_put_float(struct buf *b, float v)
+{
+    put_shortest(b, (double)v, 6, true);
+}
+
 void api_put_double(struct buf *b, double v)
 {
-    char s[32];
-    if (!isfinite(v)) {
-        buf_str(b, isinf(v) && v < 0 ? "-9999" : "0");
-        return;
-    }
-    for (int digits = 15; digits <= 17; digits++) {
-        snprintf(s, sizeof s, "%.*g", digits, v);
-        if (strtod(s, NULL) == v)
-            break;
-    }
-    put_number(b, s);
+    put_shortest(b, v, 15, false);
 }
 
 void api_put_value(struct buf *b, float v)
