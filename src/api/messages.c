@@ -118,29 +118,32 @@ static void stop_block(struct messages *m, struct buf *out)
     end_event(out);
 }
 
-/* The block as it begins; for a call, ev is its beginning. */
-static void put_empty_block(const struct api_call *c,
-                            enum block kind,
-                            const struct reply_event *ev,
-                            struct buf *out)
+/* A block up to what it holds; for a call, ev is its beginning. */
+static void put_block_head(const struct api_call *c,
+                           enum block kind,
+                           const struct reply_event *ev,
+                           struct buf *out)
 {
     char id[API_CALL_ID_BYTES];
-    switch (kind) {
-    case BLOCK_TEXT:
-        buf_str(out, "{\"type\":\"text\",\"text\":\"\"}");
-        break;
-    case BLOCK_THINKING:
-        buf_str(out, "{\"type\":\"thinking\",\"thinking\":\"\",\"signature\":\"\"}");
-        break;
-    case BLOCK_TOOL:
+    if (kind == BLOCK_TEXT) {
+        buf_str(out, "{\"type\":\"text\",\"text\":\"");
+    } else if (kind == BLOCK_THINKING) {
+        buf_str(out, "{\"type\":\"thinking\",\"thinking\":\"");
+    } else {
         api_reply_call_id(c, ev, "toolu_", id);
         buf_printf(out, "{\"type\":\"tool_use\",\"id\":\"%s\",\"name\":", id);
         api_put_str(out, ev->text, ev->n);
-        buf_str(out, ",\"input\":{}}");
-        break;
-    case BLOCK_NONE:
-        break;
+        buf_str(out, ",\"input\":");
     }
+}
+
+static void put_block_end(enum block kind, struct buf *out)
+{
+    static const char *const ends[] = {[BLOCK_NONE] = "",
+                                       [BLOCK_TEXT] = "\"}",
+                                       [BLOCK_THINKING] = "\",\"signature\":\"\"}",
+                                       [BLOCK_TOOL] = "}"};
+    buf_str(out, ends[kind]);
 }
 
 /* The first block is followed by a ping, as Anthropic has it. */
@@ -154,7 +157,9 @@ static void start_block(struct api_call *c,
     m->open = kind;
     begin_event(out, "content_block_start");
     buf_printf(out, ",\"index\":%u,\"content_block\":", m->n_blocks++);
-    put_empty_block(c, kind, ev, out);
+    put_block_head(c, kind, ev, out);
+    buf_str(out, kind == BLOCK_TOOL ? "{}" : "");
+    put_block_end(kind, out);
     end_event(out);
     if (m->pinged)
         return;
@@ -236,46 +241,31 @@ struct content {
 };
 
 /* A call's input is what the model wrote, if it is JSON: what a limit cut off is not. */
+static void put_input(struct content *t)
+{
+    json_error_t je;
+    json_t *v = api_json_load(
+        t->input.data ? t->input.data : "", t->input.len, JSON_DECODE_ANY | JSON_ALLOW_NUL, &je);
+    const struct buf none = {.data = "{}", .len = 2, .failed = !v && api_json_starved()};
+    buf_join(&t->blocks, v ? &t->input : &none);
+    json_decref(v);
+}
+
 static void end_block(struct content *t)
 {
-    if (t->open == BLOCK_TEXT) {
-        buf_str(&t->blocks, "\"}");
-    } else if (t->open == BLOCK_THINKING) {
-        buf_str(&t->blocks, "\",\"signature\":\"\"}");
-    } else if (t->open == BLOCK_TOOL) {
-        json_error_t je;
-        json_t *v = api_json_load(t->input.data ? t->input.data : "",
-                                  t->input.len,
-                                  JSON_DECODE_ANY | JSON_ALLOW_NUL,
-                                  &je);
-        if (v)
-            buf_join(&t->blocks, &t->input);
-        else
-            buf_join(&t->blocks,
-                     &(struct buf){.data = "{}", .len = 2, .failed = api_json_starved()});
-        buf_char(&t->blocks, '}');
-        json_decref(v);
-    }
+    if (t->open == BLOCK_TOOL)
+        put_input(t);
+    put_block_end(t->open, &t->blocks);
     buf_clear(&t->input);
     t->open = BLOCK_NONE;
 }
 
 static void begin_block(struct content *t, enum block kind, const struct reply_event *ev)
 {
-    char id[API_CALL_ID_BYTES];
     end_block(t);
     t->open = kind;
     buf_str(&t->blocks, t->blocks.len ? "," : "");
-    if (kind == BLOCK_TEXT) {
-        buf_str(&t->blocks, "{\"type\":\"text\",\"text\":\"");
-    } else if (kind == BLOCK_THINKING) {
-        buf_str(&t->blocks, "{\"type\":\"thinking\",\"thinking\":\"");
-    } else {
-        api_reply_call_id(t->call, ev, "toolu_", id);
-        buf_printf(&t->blocks, "{\"type\":\"tool_use\",\"id\":\"%s\",\"name\":", id);
-        api_put_str(&t->blocks, ev->text, ev->n);
-        buf_str(&t->blocks, ",\"input\":");
-    }
+    put_block_head(t->call, kind, ev, &t->blocks);
 }
 
 static void gather(void *ctx, const struct reply_event *ev)
