@@ -33,8 +33,6 @@ enum err api_create(const struct api_config *cfg, struct api **out, struct err_i
     a->model_id = mem_strdup(cfg->model_id);
     api_put_text(&a->model_json, a->model_id, strlen(a->model_id));
     a->max_choices = cfg->max_choices ? cfg->max_choices : DEFAULT_MAX_CHOICES;
-    a->any_model = cfg->any_model;
-    a->no_embeddings = cfg->no_embeddings;
     a->model_path = mem_strdup(cfg->model_path ? cfg->model_path : "");
     a->store = api_store_create(STORE_MAX_ENTRIES, STORE_MAX_BYTES);
     a->created = clock_unix();

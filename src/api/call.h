@@ -38,8 +38,6 @@ struct api {
     struct api_config cfg; /* but for the texts that are copied */
     struct api_keys *keys;
     uint32_t max_choices;
-    bool any_model;          /* requests may name any */
-    bool no_embeddings;      /* those routes refuse */
     json_t *defaults;        /* what requests that do not say are taken to say; or NULL */
     char *model_path;        /* for /props */
     struct api_store *store; /* of answers that /v1/responses can be asked for again */
@@ -372,6 +370,8 @@ enum err api_check_model(const struct api_call *c, struct gguf_str name, struct 
     WEIR_MUST_USE;                            /* NAME of the request, data NULL: absent */
 void api_choices_destroy(struct api_call *c); /* requests not submitted, or ended */
 
+/* {"token_ids": [...], "num_tokens": N} (tokenize.c) */
+void api_put_tokenized(const struct token_list *ids, struct buf *out);
 void api_put_model(const struct api_call *c, struct buf *out); /* its object (models.c) */
 /* The model's id, as a field. */
 void api_field_model(const struct api_call *c, const char *name, struct buf *out);

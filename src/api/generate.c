@@ -54,7 +54,7 @@ void api_job_deinit(struct api_job *job)
 
 enum err api_check_model(const struct api_call *c, struct gguf_str name, struct err_info *e)
 {
-    if (!name.data || c->api->any_model || api_is_model(c->api, name.data, name.len))
+    if (!name.data || c->api->cfg.any_model || api_is_model(c->api, name.data, name.len))
         return OK;
     return api_no_model(c->api, name.data, e);
 }

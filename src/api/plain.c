@@ -357,14 +357,6 @@ enum err api_plain_batch(struct api_call *c, const struct api_input *in, struct 
 
 /* --- routes beside them --------------------------------------------------------------------- */
 
-static void put_tokenized(const struct token_list *ids, struct buf *out)
-{
-    buf_str(out, "{\"token_ids\":[");
-    for (size_t i = 0; i < ids->n; i++)
-        buf_printf(out, "%s%d", i ? "," : "", ids->ids[i]);
-    buf_printf(out, "],\"num_tokens\":%zu}", ids->n);
-}
-
 static enum err tokenize_all(struct api_call *c, const json_t *texts, struct err_info *e)
 {
     enum err err = OK;
@@ -375,7 +367,7 @@ static enum err tokenize_all(struct api_call *c, const json_t *texts, struct err
         struct token_list ids = {0};
         err = native_encode(c->tokenizer, json_array_get(texts, i), true, false, &ids, e);
         buf_str(&c->body, i ? "," : "");
-        put_tokenized(&ids, &c->body);
+        api_put_tokenized(&ids, &c->body);
         token_list_deinit(&ids);
     }
     buf_str(&c->body, "]}");

@@ -27,6 +27,13 @@ static void put_ids(const struct token_list *ids, struct buf *out)
     buf_char(out, ']');
 }
 
+void api_put_tokenized(const struct token_list *ids, struct buf *out)
+{
+    buf_str(out, "{\"token_ids\":");
+    put_ids(ids, out);
+    buf_printf(out, ",\"num_tokens\":%zu}", ids->n);
+}
+
 /* {"id": ID, "piece": TEXT}, or the piece's bytes where they are no text. */
 static void put_pieces(const struct tokenizer *t, const struct token_list *ids, struct buf *out)
 {
@@ -103,11 +110,8 @@ static enum err tokenize_text(struct api_call *c, const json_t *body, struct err
     if (!json_is_string(text))
         return api_wrong_type("text", "a string", text, e);
     enum err err = native_encode(c->tokenizer, text, true, false, &ids, e);
-    if (!err) {
-        buf_str(&c->body, "{\"token_ids\":");
-        put_ids(&ids, &c->body);
-        buf_printf(&c->body, ",\"num_tokens\":%zu}", ids.n);
-    }
+    if (!err)
+        api_put_tokenized(&ids, &c->body);
     token_list_deinit(&ids);
     return err;
 }

@@ -47,7 +47,7 @@ static enum err read_body(struct api_call *c,
     c->n_per_prompt = 1;
     job->params.n = 1;
     job->params.request = request_params_default();
-    if (c->api->no_embeddings)
+    if (c->api->cfg.no_embeddings)
         return err_set(e, ERR_INVALID, "this server makes no embeddings (--embeddings off)");
     if ((err = api_json_parse(in->body, in->body_len, body, e)) ||
         (err = api_get_str(*body, "model", &model, e)) ||
