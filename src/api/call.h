@@ -357,6 +357,11 @@ enum err api_ids_prompt(struct api_call *c,
                         struct api_prompt *p,
                         struct err_info *e) WEIR_MUST_USE;
 void api_job_deinit(struct api_job *job);
+/* n requests a prompt, prompt by prompt. c->n_choices counts those that exist, for the undoing. */
+enum err api_create_choices(struct api_call *c,
+                            const struct api_dialect *d,
+                            struct api_job *job,
+                            struct err_info *e) WEIR_MUST_USE;
 /* api_charge for each prompt once, however many answers it has. */
 enum err api_charge_job(struct api_call *c,
                         const struct api_job *job,

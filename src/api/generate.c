@@ -1,7 +1,8 @@
 /* From a body to requests in the engine, on a worker thread.
  *
  *      body -- dialect.adapt --> body of fields that all dialects share
- *           -- api_params_parse, dialect.parse --> job -- create_choices --> requests -- submit
+ *           -- api_params_parse, dialect.parse --> job -- api_create_choices --> requests
+ *           -- api_submit --> engine
  *
  * Everything that can go wrong does so before submit or in it, and then all is undone: a client
  * gets all of its choices or an error, never some. */
@@ -134,6 +135,18 @@ static void write_prefix(struct api_call *c, const struct api_dialect *d, bool s
     buf_str(b, ",\"choices\":[");
 }
 
+/* The client's name of the prompt at fault. */
+static void name_prompt(const struct api_dialect *d,
+                        const struct api_job *job,
+                        uint32_t index,
+                        struct err_info *e)
+{
+    if (job->n_prompts > 1)
+        snprintf(e->field, sizeof e->field, "%s[%u]", d->prompt_field, index / job->params.n);
+    else
+        snprintf(e->field, sizeof e->field, "%s", d->prompt_field);
+}
+
 /* The request of one choice. Choice i of a prompt draws from seed + i. */
 static enum err create_choice(struct api_call *c,
                               const struct api_dialect *d,
@@ -160,18 +173,17 @@ static enum err create_choice(struct api_call *c,
     *ch = (struct api_choice){
         .call = c, .index = index, .logprobs.may_fail = true, .tokens.may_fail = true};
     enum err err = request_create(c->engine, &p, ids->ids, (uint32_t)ids->n, ch, &ch->req, e);
-    if (err && e && strcmp(e->field, "prompt") == 0)
-        snprintf(e->field, sizeof e->field, "%s", d->prompt_field);
+    if (err && strcmp(e->field, "prompt") == 0)
+        name_prompt(d, job, index, e);
     if (!err)
         ch->reply = reply_create(&c->reply);
     return err;
 }
 
-/* n requests a prompt, prompt by prompt. c->n_choices counts those that exist, for the undoing. */
-static enum err create_choices(struct api_call *c,
-                               const struct api_dialect *d,
-                               struct api_job *job,
-                               struct err_info *e)
+enum err api_create_choices(struct api_call *c,
+                            const struct api_dialect *d,
+                            struct api_job *job,
+                            struct err_info *e)
 {
     uint32_t n = job->n_prompts * job->params.n;
     c->choices = mem_zalloc(n, sizeof *c->choices);
@@ -314,8 +326,9 @@ enum err api_generate(struct api_call *c,
     struct api_job job = {0};
     struct bodies bodies = {0};
     enum err err;
-    if ((err = read_body(c, d, in, &bodies, &job, e)) || (err = create_choices(c, d, &job, e)) ||
-        (err = api_charge_job(c, &job, e)) || (err = api_submit(c, d, job.params.stream, e))) {
+    if ((err = read_body(c, d, in, &bodies, &job, e)) ||
+        (err = api_create_choices(c, d, &job, e)) || (err = api_charge_job(c, &job, e)) ||
+        (err = api_submit(c, d, job.params.stream, e))) {
         rename_field(d, &bodies, e);
         api_choices_destroy(c);
     }

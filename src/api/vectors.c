@@ -46,6 +46,7 @@ static enum err read_body(struct api_call *c,
     c->vectors = mem_zalloc(1, sizeof *c->vectors);
     c->n_per_prompt = 1;
     job->params.n = 1;
+    job->params.max_tokens_given = true; /* none */
     job->params.request = request_params_default();
     if (c->api->cfg.no_embeddings)
         return err_set(e, ERR_INVALID, "this server makes no embeddings (--embeddings off)");
@@ -58,29 +59,6 @@ static enum err read_body(struct api_call *c,
         (err = api_get_bool(*body, "timeline", &c->timeline, e)))
         return err;
     return api_apply_terms(c, *body, &job->terms, &job->params.request, e);
-}
-
-/* The request of one text; its errors name the route's field. */
-static enum err create_choice(struct api_call *c,
-                              const struct api_dialect *d,
-                              const struct api_job *job,
-                              uint32_t i,
-                              struct err_info *e)
-{
-    const struct token_list *ids = &job->prompts[i].ids;
-    struct api_choice *ch = &c->choices[i];
-    *ch = (struct api_choice){.call = c, .index = i};
-    if (ids->n > UINT32_MAX / 2)
-        return err_set_field(e, ERR_TOO_LONG, d->prompt_field, "the text is too long");
-    enum err err = request_create(
-        c->engine, &job->params.request, ids->ids, (uint32_t)ids->n, ch, &ch->req, e);
-    if (err && strcmp(e->field, "prompt") == 0) {
-        if (job->n_prompts > 1)
-            snprintf(e->field, sizeof e->field, "%s[%u]", d->prompt_field, i);
-        else
-            snprintf(e->field, sizeof e->field, "%s", d->prompt_field);
-    }
-    return err;
 }
 
 /* A vector of each token is as large as the text is long, and stays until the answer is written. */
@@ -114,20 +92,14 @@ static enum err hold_each(struct api_call *c,
 /* A request for each prompt, all to the engine. */
 static enum err submit(struct api_call *c,
                        const struct api_dialect *d,
-                       const struct api_job *job,
+                       struct api_job *job,
                        struct err_info *e)
 {
     enum err held = hold_each(c, d, job, e);
     if (held)
         return held;
-    c->choices = mem_zalloc(job->n_prompts, sizeof *c->choices);
-    for (c->n_choices = 0; c->n_choices < job->n_prompts; c->n_choices++) {
-        enum err err = create_choice(c, d, job, c->n_choices, e);
-        if (err)
-            return err;
-    }
-    enum err err = api_charge_job(c, job, e);
-    if (!err)
+    enum err err;
+    if (!(err = api_create_choices(c, d, job, e)) && !(err = api_charge_job(c, job, e)))
         err = api_submit(c, d, false, e);
     if (err && strcmp(e->field, "n") == 0) /* more than the queue could ever hold */
         snprintf(e->field, sizeof e->field, "%s", d->prompt_field);

@@ -451,6 +451,8 @@ def test_context_length(server):
     assert str(n_ctx) in answer["error"]["message"]
     assert str(n_ctx + 10) in answer["error"]["message"]
     assert (answer["error"]["n_prompt_tokens"], answer["error"]["n_ctx"]) == (n_ctx + 10, n_ctx)
+    several = {"prompt": [[5], [5] * (n_ctx + 10)], "n": 2}
+    check_error(server.json("POST", COMPLETIONS, several, status=400), "prompt[1]", "context_length_exceeded")
     long = {"messages": [{"role": "user", "content": "a " * n_ctx}]}
     for path, kind in ((CHAT, "invalid_request_error"), ("/chat/completions", "exceed_context_size_error")):
         check_error(server.json("POST", path, long, status=400), "messages", "context_length_exceeded", kind)
