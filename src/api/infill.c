@@ -19,22 +19,6 @@
 #define THE_FILE "filename\n"
 #define BETWEEN "\n\n--- snippet ---\n\n" /* files of a model without a mark for them */
 
-/* llama-server's stage of this name joins what may come next by its text; without it answers differ
- * a little, so clients that ask for it need not be refused. */
-static void drop_stage(json_t *body)
-{
-    const json_t *v = json_object_get(body, "samplers");
-    if (!json_is_array(v))
-        return;
-    json_t *kept = json_array();
-    for (size_t i = 0; i < json_array_size(v); i++) {
-        json_t *name = json_array_get(v, i);
-        if (!json_is_string(name) || strcmp(json_string_value(name), "infill") != 0)
-            json_array_append(kept, name);
-    }
-    json_object_set_new(body, "samplers", kept);
-}
-
 enum err infill_adapt(struct api_call *c, const json_t *body, json_t **out, struct err_info *e)
 {
     static const char *const names[] = {"prefix", "suffix", "middle"};
@@ -48,7 +32,9 @@ enum err infill_adapt(struct api_call *c, const json_t *body, json_t **out, stru
     json_t *copy = json_copy((json_t *)body);
     if (!copy)
         return err_set(e, ERR_NOMEM, "no memory to read the body");
-    drop_stage(copy);
+    /* llama-server's stage of this name joins what may come next by its text; without it answers
+     * differ a little, so clients that ask for it need not be refused */
+    native_drop_text(copy, "samplers", "infill");
     enum err err = native_adapt(c, copy, out, e);
     json_decref(copy);
     return err;

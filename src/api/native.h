@@ -30,6 +30,9 @@ enum err native_parse(struct api_call *c,
 /* The part of it without the prompts. */
 void native_parse_settings(struct api_call *c, const json_t *body, struct api_job *job);
 
+/* Of the array of that name, if it is one, all strings but this one stay. */
+void native_drop_text(json_t *body, const char *name, const char *text);
+
 /* POST /infill: the prompt of a text with a gap. (infill.c) */
 enum err infill_parse(struct api_call *c,
                       const json_t *body,

@@ -331,21 +331,27 @@ static enum err read_fields(struct native *s, const json_t *body, struct err_inf
     return OK;
 }
 
+void native_drop_text(json_t *body, const char *name, const char *text)
+{
+    const json_t *v = json_object_get(body, name);
+    if (!json_is_array(v))
+        return;
+    json_t *kept = json_array();
+    for (size_t i = 0; i < json_array_size(v); i++) {
+        json_t *item = json_array_get(v, i);
+        if (!json_is_string(item) || strcmp(json_string_value(item), text) != 0)
+            json_array_append(kept, item);
+    }
+    json_object_set_new(body, name, kept);
+}
+
 /* Empty stop strings stop nothing there. */
 static void drop_empty_stops(json_t *body)
 {
     const json_t *v = json_object_get(body, "stop");
     if (json_is_string(v) && json_string_length(v) == 0)
         json_object_del(body, "stop");
-    if (!json_is_array(v))
-        return;
-    json_t *kept = json_array();
-    for (size_t i = 0; i < json_array_size(v); i++) {
-        json_t *item = json_array_get(v, i);
-        if (!json_is_string(item) || json_string_length(item) > 0)
-            json_array_append(kept, item);
-    }
-    json_object_set_new(body, "stop", kept);
+    native_drop_text(body, "stop", "");
 }
 
 static enum err read_flags(struct api_call *c, struct native *s, json_t *body, struct err_info *e)
