@@ -37,7 +37,7 @@ enum err disk_lock(int at, const char *dir, int *fd, struct err_info *e)
     return OK;
 }
 
-static bool write_all(int fd, const char *data, size_t n)
+bool disk_write_all(int fd, const char *data, size_t n)
 {
     while (n > 0) {
         ssize_t done = write(fd, data, n);
@@ -49,6 +49,12 @@ static bool write_all(int fd, const char *data, size_t n)
         n -= (size_t)done;
     }
     return true;
+}
+
+void disk_close(int fd)
+{
+    if (fd >= 0)
+        close(fd);
 }
 
 /* Clients may read of a full disk: it says nothing of our files. */
@@ -66,7 +72,7 @@ enum err disk_write(int fd, const char *name, const void *data, size_t n, struct
     int f = openat(fd, aside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (f < 0)
         return not_written(aside, errno, e);
-    bool ok = write_all(f, data, n) && fsync(f) == 0;
+    bool ok = disk_write_all(f, data, n) && fsync(f) == 0;
     int why = errno;
     if (close(f) != 0 && ok) {
         ok = false;

@@ -141,6 +141,8 @@ struct batches {
 /* disk.c. Names are of files in the folder fd. */
 enum err disk_open_folder(int at, const char *path, int *fd, struct err_info *e) WEIR_MUST_USE;
 enum err disk_lock(int at, const char *dir, int *fd, struct err_info *e) WEIR_MUST_USE;
+bool disk_write_all(int fd, const char *data, size_t n); /* false: errno says why */
+void disk_close(int fd);                                 /* -1: nothing is open */
 /* Either all of it is there after a crash, or what was there before. Errors: ERR_FULL, ERR_IO. */
 enum err disk_write(int fd, const char *name, const void *data, size_t n, struct err_info *e)
     WEIR_MUST_USE;

@@ -290,20 +290,14 @@ enum err lines_open(struct batches *b, struct job *j, struct err_info *e)
     return OK;
 }
 
-static void close_fd(int fd)
-{
-    if (fd >= 0)
-        close(fd);
-}
-
 void lines_close(struct job *j)
 {
     struct lines *l = j->lines;
     if (!l)
         return;
-    close_fd(l->in_fd);
-    close_fd(l->out_fd);
-    close_fd(l->err_fd);
+    disk_close(l->in_fd);
+    disk_close(l->out_fd);
+    disk_close(l->err_fd);
     free(l->lines);
     free(l);
     j->lines = NULL;
@@ -337,20 +331,12 @@ static enum err append(int fd, const struct buf *text, struct err_info *e)
     struct stat st;
     if (fstat(fd, &st) != 0)
         return err_set(e, ERR_IO, "a result cannot be written: %s", strerror(errno));
-    for (size_t done = 0; done < text->len;) {
-        ssize_t n = write(fd, text->data + done, text->len - done);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0) {
-            const int why = errno;
-            const bool full = why == ENOSPC || why == EDQUOT;
-            (void)!ftruncate(fd, st.st_size);
-            return err_set(
-                e, full ? ERR_FULL : ERR_IO, "a result cannot be written: %s", strerror(why));
-        }
-        done += (size_t)n;
-    }
-    return OK;
+    if (disk_write_all(fd, text->data, text->len))
+        return OK;
+    const int why = errno;
+    const bool full = why == ENOSPC || why == EDQUOT;
+    (void)!ftruncate(fd, st.st_size);
+    return err_set(e, full ? ERR_FULL : ERR_IO, "a result cannot be written: %s", strerror(why));
 }
 
 enum err lines_finish(struct job *j, uint32_t i, const struct line_result *r, struct err_info *e)

@@ -186,12 +186,6 @@ enum err batches_create(const struct batches_config *cfg,
     return OK;
 }
 
-static void close_fd(int fd)
-{
-    if (fd >= 0)
-        close(fd);
-}
-
 void batches_destroy(struct batches *b)
 {
     if (!b)
@@ -205,11 +199,11 @@ void batches_destroy(struct batches *b)
     }
     free(b->slots);
     places_free(b->places);
-    close_fd(b->event_fd);
-    close_fd(b->jobs_fd);
-    close_fd(b->files_fd);
-    close_fd(b->lock_fd);
-    close_fd(b->dir_fd);
+    disk_close(b->event_fd);
+    disk_close(b->jobs_fd);
+    disk_close(b->files_fd);
+    disk_close(b->lock_fd);
+    disk_close(b->dir_fd);
     pthread_mutex_destroy(&b->lock);
     pthread_mutex_destroy(&b->queue_lock);
     pthread_cond_destroy(&b->more);
