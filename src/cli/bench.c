@@ -71,9 +71,6 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
     case 'J':
         o->json = true;
         return 0;
-    case ARGP_KEY_ARG:
-        argp_error(s, "unexpected argument '%s'", arg);
-        return 0;
     case ARGP_KEY_END:
         for (uint32_t i = 0; i < o->n_batches; i++) {
             if (o->batches[i] == 0)
@@ -597,20 +594,9 @@ int cmd_bench(int argc, char **argv)
                         .batch_tokens = 512};
     log_set_level(LOG_WARN);
     static const struct argp argp = {options, parse_option, NULL, doc, NULL, NULL, NULL};
+    o.batches = cli_list(NULL, "--batch", "1,8,32", MAX_BATCH, &o.n_batches);
+    o.depths = cli_list(NULL, "--depth", "0,1500", MAX_TOKENS, &o.n_depths);
     cli_parse(&argp, argc, argv, &o);
-    static const uint32_t default_batches[] = {1, 8, 32}, default_depths[] = {0, 1500};
-    if (!o.batches) {
-        o.n_batches = 3;
-        o.batches = mem_alloc(sizeof default_batches);
-        for (uint32_t i = 0; i < 3; i++)
-            o.batches[i] = default_batches[i];
-    }
-    if (!o.depths) {
-        o.n_depths = 2;
-        o.depths = mem_alloc(sizeof default_depths);
-        for (uint32_t i = 0; i < 2; i++)
-            o.depths[i] = default_depths[i];
-    }
     struct bench b = {.o = &o};
     struct err_info e = {0};
     const enum err err = bench_all(&b, &e);

@@ -51,9 +51,6 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
     case 'g':
         o->n_greedy = (uint32_t)cli_number(s, "--greedy", arg, 0, MAX_TOKENS);
         return 0;
-    case ARGP_KEY_ARG:
-        argp_error(s, "unexpected argument '%s'", arg);
-        return 0;
     case ARGP_KEY_END:
         if (!o->tokens)
             argp_error(s, "--tokens is needed");

@@ -66,6 +66,9 @@ error_t cli_model_option(int key, char *arg, struct argp_state *s, struct cli_mo
     case 'k':
         m->kv_type = cli_kv_type(s, arg);
         return 0;
+    case ARGP_KEY_ARG:
+        argp_error(s, "unexpected argument '%s'", arg);
+        return 0;
     default:
         return cli_device_option(key, arg, s, &m->device);
     }

@@ -43,7 +43,8 @@ struct cli_model {
 struct device cli_device_default(void);
 /* With that device. */
 struct cli_model cli_model_default(enum kv_type kv_type);
-/* Set *d by an option of devices, *m by any of these; ARGP_ERR_UNKNOWN for other keys. */
+/* Set *d by an option of devices, *m by any of these; ARGP_ERR_UNKNOWN for other keys. With the
+ * second an argument that is no option is a usage error. */
 error_t cli_device_option(int key, char *arg, struct argp_state *s, struct device *d);
 error_t cli_model_option(int key, char *arg, struct argp_state *s, struct cli_model *m);
 /* What an engine is to know of it. */

@@ -91,9 +91,6 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
         if (o->raw && o->system)
             argp_error(s, "--raw and --system exclude each other: plain text has no messages");
         return 0;
-    case ARGP_KEY_ARG:
-        argp_error(s, "unexpected argument '%s'", arg);
-        return 0;
     default:
         return cli_model_option(key, arg, s, &o->model);
     }
