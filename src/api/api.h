@@ -180,6 +180,9 @@ void *api_next(struct api *a);
 enum err api_working(const struct api *a, struct err_info *e);
 /* Can the lines of a batch go to this route? */
 bool api_is_batch_endpoint(const char *path);
+/* Of the query, as it came: the value of `name` into out[cap], as far as there is room; "" if it
+ * has none. False: it is not there. */
+bool api_query_get(const struct api_input *in, const char *name, char *out, size_t cap);
 /* "PREFIX" and 24 random hex digits into id[cap]. */
 void api_new_id(const char *prefix, char *id, size_t cap);
 

@@ -192,27 +192,34 @@ const char *api_path_after(const char *path, const char *part)
     return strstr(path, part) + strlen(part);
 }
 
+bool api_query_get(const struct api_input *in, const char *name, char *out, size_t cap)
+{
+    const size_t n = strlen(name);
+    for (const char *at = in->query ? in->query : ""; *at; at += *at == '&') {
+        const size_t len = strcspn(at, "&");
+        if (len >= n && strncmp(at, name, n) == 0 && (len == n || at[n] == '=')) {
+            const size_t skipped = len > n ? n + 1 : n;
+            snprintf(out, cap, "%.*s", (int)(len - skipped), at + skipped);
+            return true;
+        }
+        at += len;
+    }
+    return false;
+}
+
 enum err api_query_flag(const struct api_input *in, const char *name, bool *out, struct err_info *e)
 {
     static const char *const words[] = {"0", "1", "false", "true"};
-    const size_t n = strlen(name);
-    for (const char *at = in->query ? in->query : ""; *at; at += *at == '&') {
-        size_t len = strcspn(at, "&");
-        const char *value = at + n + 1;
-        bool named = len >= n && strncmp(at, name, n) == 0 && (len == n || at[n] == '=');
-        size_t n_value = len > n ? len - n - 1 : 0;
-        at += len;
-        if (!named)
-            continue;
-        for (size_t i = 0; i < 4; i++) {
-            if (strlen(words[i]) == n_value && strncmp(value, words[i], n_value) == 0) {
-                *out = i % 2;
-                return OK;
-            }
+    char value[8];
+    if (!api_query_get(in, name, value, sizeof value))
+        return OK;
+    for (size_t i = 0; i < 4; i++) {
+        if (strcmp(value, words[i]) == 0) {
+            *out = i % 2;
+            return OK;
         }
-        return err_invalid(e, name, "'%s' in the query must be 1 or true, 0 or false", name);
     }
-    return OK;
+    return err_invalid(e, name, "'%s' in the query must be 1 or true, 0 or false", name);
 }
 
 /* "GET, HEAD, POST" of all rows of the path. */

@@ -323,7 +323,7 @@ static enum err list(struct batches *b,
 {
     char purpose[32];
     struct list_item item = {.ctx = purpose, .describe = describe_entry};
-    if (batches_query_get(in->query, "purpose", purpose, sizeof purpose))
+    if (api_query_get(in, "purpose", purpose, sizeof purpose))
         item.wanted = has_purpose;
     pthread_mutex_lock(&b->lock);
     enum err err = index_list(&b->files, in, "file", &item, out, e);

@@ -86,7 +86,7 @@ enum err index_list(const struct index *x,
                     struct err_info *e)
 {
     struct page page;
-    enum err err = batches_page_parse(in->query, &page, e);
+    enum err err = batches_page_parse(in, &page, e);
     bool more = false, past = page.after[0] == '\0';
     if (err)
         return err;

@@ -255,8 +255,6 @@ enum err jobs_route(struct batches *b,
                     struct err_info *e) WEIR_MUST_USE;
 
 /* service.c */
-/* Of a query: the value of `name` into out[cap]; false if it is not there. */
-bool batches_query_get(const char *query, const char *name, char *out, size_t cap);
 /* The part of a path up to the next slash, into id[BATCH_ID_BYTES]; one that is too long is no
  * id, and stays none. */
 void batches_path_id(const char *part, char *id);
@@ -266,7 +264,9 @@ struct page {
     bool ascending;
     char after[BATCH_ID_BYTES];
 };
-enum err batches_page_parse(const char *query, struct page *out, struct err_info *e) WEIR_MUST_USE;
+enum err batches_page_parse(const struct api_input *in,
+                            struct page *out,
+                            struct err_info *e) WEIR_MUST_USE;
 /* Both take their value. */
 void batches_reply_json(struct api_reply *out, json_t *v);
 void batches_reply_list(struct api_reply *out, json_t *data, bool more);

@@ -16,20 +16,6 @@
 #define DEFAULT_PAGE 20
 #define MAX_PAGE 100
 
-bool batches_query_get(const char *query, const char *name, char *out, size_t cap)
-{
-    size_t n = strlen(name);
-    for (const char *at = query ? query : ""; *at;) {
-        size_t len = strcspn(at, "&");
-        if (len > n && strncmp(at, name, n) == 0 && at[n] == '=') {
-            snprintf(out, cap, "%.*s", (int)(len - n - 1), at + n + 1);
-            return true;
-        }
-        at += len + (at[len] == '&');
-    }
-    return false;
-}
-
 void batches_path_id(const char *part, char *id)
 {
     size_t n = strcspn(part, "/");
@@ -38,17 +24,17 @@ void batches_path_id(const char *part, char *id)
     id[n] = '\0';
 }
 
-enum err batches_page_parse(const char *query, struct page *out, struct err_info *e)
+enum err batches_page_parse(const struct api_input *in, struct page *out, struct err_info *e)
 {
     char text[BATCH_ID_BYTES];
     *out = (struct page){.limit = DEFAULT_PAGE};
-    (void)batches_query_get(query, "after", out->after, sizeof out->after);
-    if (batches_query_get(query, "order", text, sizeof text)) {
+    (void)api_query_get(in, "after", out->after, sizeof out->after);
+    if (api_query_get(in, "order", text, sizeof text)) {
         out->ascending = strcmp(text, "asc") == 0;
         if (!out->ascending && strcmp(text, "desc") != 0)
             return err_invalid(e, "order", "'order' must be asc or desc");
     }
-    if (batches_query_get(query, "limit", text, sizeof text)) {
+    if (api_query_get(in, "limit", text, sizeof text)) {
         char *end;
         long limit = strtol(text, &end, 10);
         if (*end || end == text || limit < 1 || limit > MAX_PAGE)
