@@ -2,6 +2,15 @@
  * walked and compared; that happens between two steps, and a later answer tells. */
 #include "api/call.h"
 
+static void usage(const struct kv_usage *u, struct buf *out)
+{
+    api_field_int(out, "total", u->total);
+    api_field_int(out, "free", u->free);
+    api_field_int(out, "in_use", u->in_use);
+    api_field_int(out, "cached", u->cached);
+    api_field_int(out, "peak_in_use", u->peak_in_use);
+}
+
 static void latency(struct buf *out, const char *name, const struct kv_tier_latency *l)
 {
     api_field(out, name);
@@ -56,11 +65,7 @@ static void windows(const struct engine_stats *s, struct buf *out)
     api_field_int(out, "tokens", s->kv_window);
     api_field_int(out, "pane_bytes", s->kv_pane_bytes);
     buf_str(out, ",\"panes\":{");
-    api_field_int(out, "total", s->kv.panes.total);
-    api_field_int(out, "free", s->kv.panes.free);
-    api_field_int(out, "in_use", s->kv.panes.in_use);
-    api_field_int(out, "cached", s->kv.panes.cached);
-    api_field_int(out, "peak_in_use", s->kv.panes.peak_in_use);
+    usage(&s->kv.panes, out);
     buf_char(out, '}');
     api_field_int(out, "passed", s->kv.counts.panes_passed);
     api_field_int(out, "evicted", s->kv.counts.panes_evicted);
@@ -77,11 +82,7 @@ static void states(const struct engine_stats *s, struct buf *out)
     }
     buf_str(out, ",\"states\":{");
     api_field_int(out, "bytes", s->kv_state_bytes);
-    api_field_int(out, "total", s->kv.states.total);
-    api_field_int(out, "free", s->kv.states.free);
-    api_field_int(out, "in_use", s->kv.states.in_use);
-    api_field_int(out, "cached", s->kv.states.cached);
-    api_field_int(out, "peak_in_use", s->kv.states.peak_in_use);
+    usage(&s->kv.states, out);
     api_field_int(out, "kept", s->kv.counts.states_kept);
     api_field_int(out, "evicted", s->kv.counts.states_evicted);
     api_field_int(out, "miss_tokens", s->kv.counts.state_miss_tokens);
@@ -99,15 +100,13 @@ enum err api_kv(struct api_call *c, const struct api_input *in, struct err_info 
     engine_stats_get(c->engine, &s);
     if (check)
         engine_want_check(c->engine);
+    const struct kv_usage blocks = {
+        s.kv.total, s.kv.free, s.kv.in_use, s.kv.cached, s.kv.peak_in_use};
     buf_str(out, "{\"object\":\"kv\"");
     api_field_int(out, "block_tokens", s.kv_block_tokens);
     api_field_int(out, "block_bytes", s.kv_block_bytes);
     buf_str(out, ",\"blocks\":{");
-    api_field_int(out, "total", s.kv.total);
-    api_field_int(out, "free", s.kv.free);
-    api_field_int(out, "in_use", s.kv.in_use);
-    api_field_int(out, "cached", s.kv.cached);
-    api_field_int(out, "peak_in_use", s.kv.peak_in_use);
+    usage(&blocks, out);
     api_field_int(out, "published", s.kv.published);
     buf_char(out, '}');
     windows(&s, out);

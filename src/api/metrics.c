@@ -115,23 +115,24 @@ static double kv_usage(const struct engine_stats *s)
     return total > 0.0 ? used / total : 0.0;
 }
 
+static void usage(struct buf *out, const char *name, const char *help, const struct kv_usage *u)
+{
+    head(out, name, "gauge", help);
+    sample(out, name, "{state=\"free\"}", u->free);
+    sample(out, name, "{state=\"in_use\"}", u->in_use);
+    sample(out, name, "{state=\"cached\"}", u->cached);
+}
+
 static void kv(const struct engine_stats *s, struct buf *out)
 {
-    head(out, "kv_blocks", "gauge", "Blocks of the KV pool, by state.");
-    sample(out, "kv_blocks", "{state=\"free\"}", s->kv.free);
-    sample(out, "kv_blocks", "{state=\"in_use\"}", s->kv.in_use);
-    sample(out, "kv_blocks", "{state=\"cached\"}", s->kv.cached);
-    gauge(out, "kv_blocks_peak", "Most blocks in use at once.", s->kv.peak_in_use);
+    const struct kv_usage blocks = {
+        s->kv.total, s->kv.free, s->kv.in_use, s->kv.cached, s->kv.peak_in_use};
+    usage(out, "kv_blocks", "Blocks of the KV pool, by state.", &blocks);
+    gauge(out, "kv_blocks_peak", "Most blocks in use at once.", blocks.peak_in_use);
     gauge(out, "kv_blocks_published", "Blocks that can be found by their text.", s->kv.published);
-    head(out, "kv_panes", "gauge", "Panes, the blocks' part in windowed layers, by state.");
-    sample(out, "kv_panes", "{state=\"free\"}", s->kv.panes.free);
-    sample(out, "kv_panes", "{state=\"in_use\"}", s->kv.panes.in_use);
-    sample(out, "kv_panes", "{state=\"cached\"}", s->kv.panes.cached);
+    usage(out, "kv_panes", "Panes, the blocks' part in windowed layers, by state.", &s->kv.panes);
     gauge(out, "kv_panes_peak", "Most panes in use at once.", s->kv.panes.peak_in_use);
-    head(out, "kv_states", "gauge", "States of recurrent layers, by state.");
-    sample(out, "kv_states", "{state=\"free\"}", s->kv.states.free);
-    sample(out, "kv_states", "{state=\"in_use\"}", s->kv.states.in_use);
-    sample(out, "kv_states", "{state=\"cached\"}", s->kv.states.cached);
+    usage(out, "kv_states", "States of recurrent layers, by state.", &s->kv.states);
     gauge(out, "kv_states_peak", "Most states in use at once.", s->kv.states.peak_in_use);
     gauge(out, "kv_cache_usage_perc", "Share of the KV memory in use, 0 to 1.", kv_usage(s));
     gauge(out, "kv_block_tokens", "Positions in a block.", s->kv_block_tokens);

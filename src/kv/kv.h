@@ -145,17 +145,14 @@ struct kv_counts {
     uint64_t fetches_abandoned[KV_MAX_TIERS]; /* because nothing came for too long, or too slowly */
 };
 
+/* Of a pool: what it has of a kind. */
+struct kv_usage {
+    uint32_t total, free, in_use, cached, peak_in_use;
+};
+
 struct kv_stats {
-    uint32_t total, free, in_use, cached;
-    uint32_t peak_in_use;
-    struct {
-        uint32_t total, free, in_use, cached;
-        uint32_t peak_in_use;
-    } panes;
-    struct {
-        uint32_t total, free, in_use, cached;
-        uint32_t peak_in_use;
-    } states;
+    uint32_t total, free, in_use, cached, peak_in_use; /* blocks */
+    struct kv_usage panes, states;
     uint32_t published;          /* blocks in the prefix index */
     uint64_t acquired, released; /* references taken and given back, ever */
     struct kv_counts counts;
