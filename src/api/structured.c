@@ -207,20 +207,15 @@ static enum err compile(struct api_call *c,
                         struct err_info *e)
 {
     struct wished wished = {c, w};
-    char *text = key_of(w);
-    if (!text)
-        return err_set(e, ERR_NOMEM, "no memory for '%s'", w->field);
     struct buf key = {0};
-    bool ok = api_reply_put_key(c, &key);
-    buf_str(&key, text);
-    free(text);
-    if (!ok) {
-        buf_deinit(&key);
-        return err_set(e, ERR_NOMEM, "no memory for '%s'", w->field);
-    }
     const struct api_grammar_source source = {
         .field = w->field, .key = &key, .build = build_wished, .ctx = &wished};
-    enum err err = api_compile(c, &source, out, e);
+    char *text = key_of(w);
+    const bool ok = text && api_reply_put_key(c, &key);
+    buf_str(&key, text ? text : "");
+    free(text);
+    enum err err = ok ? api_compile(c, &source, out, e)
+                      : err_set(e, ERR_NOMEM, "no memory for '%s'", w->field);
     buf_deinit(&key);
     return err;
 }
