@@ -38,17 +38,185 @@ static void gauge(struct buf *out, const char *name, const char *help, double v)
     sample(out, name, "", v);
 }
 
-static void counter(struct buf *out, const char *name, const char *help, uint64_t v)
+/* A member of the engine's figures; or of several things of a kind, the same one of each. */
+struct figure {
+    const char *name, *help;
+    enum { IS_GAUGE, IS_COUNTER, IS_SECONDS } kind; /* the last: a counter, of microseconds */
+    enum { BOOL, U32, U64, REAL } type;
+    size_t at, step; /* in struct engine_stats; from one thing to the next */
+};
+#define TYPE_OF(x) _Generic((x), bool : BOOL, uint32_t : U32, uint64_t : U64, double : REAL)
+#define FIGURE(kind, member, step, name, help)                                                     \
+    {                                                                                              \
+        name, help, kind, TYPE_OF(((struct engine_stats *)0)->member),                             \
+            offsetof(struct engine_stats, member), step                                            \
+    }
+#define GAUGE(member, name, help) FIGURE(IS_GAUGE, member, 0, name, help)
+#define COUNTER(member, name, help) FIGURE(IS_COUNTER, member, 0, name, help)
+#define SECONDS(member, name, help) FIGURE(IS_SECONDS, member, 0, name, help)
+#define OF_TIERS(kind, member, name, help)                                                         \
+    FIGURE(kind, tiers[0].stats.member, sizeof(struct engine_tier), name, help)
+#define OF_CLASSES(kind, member, name, help)                                                       \
+    FIGURE(kind, gpu.classes[0].member, sizeof(struct gpu_class_stats), name, help)
+#define N_OF(figures) (sizeof(figures) / sizeof((figures)[0]))
+
+static double value_of(const struct engine_stats *s, const struct figure *f, uint32_t i)
 {
-    head(out, name, "counter", help);
-    sample(out, name, "", (double)v);
+    const void *at = (const char *)s + f->at + i * f->step;
+    const double v = f->type == BOOL  ? *(const bool *)at
+                     : f->type == U32 ? *(const uint32_t *)at
+                     : f->type == U64 ? (double)*(const uint64_t *)at
+                                      : *(const double *)at;
+    return f->kind == IS_SECONDS ? v * 1e-6 : v;
 }
 
-static void seconds(struct buf *out, const char *name, const char *help, double us)
+/* figures[n], each of names[n_names], which are of `key`; or, where that is NULL, of one thing. */
+static void put_figures(struct buf *out,
+                        const struct engine_stats *s,
+                        const struct figure *figures,
+                        size_t n,
+                        const char *key,
+                        const char *const *names,
+                        uint32_t n_names)
 {
-    head(out, name, "counter", help);
-    sample(out, name, "", us * 1e-6);
+    for (const struct figure *f = figures; f < figures + n; f++) {
+        head(out, f->name, f->kind == IS_GAUGE ? "gauge" : "counter", f->help);
+        for (uint32_t i = 0; i < n_names; i++) {
+            char label[64] = "";
+            if (key)
+                snprintf(label, sizeof label, "{%s=\"%s\"}", key, names[i]);
+            sample(out, f->name, label, value_of(s, f, i));
+        }
+    }
 }
+
+static const struct figure figures[] = {
+    GAUGE(running, "requests_running", "Sequences admitted."),
+    GAUGE(waiting, "requests_waiting", "Requests in the queue."),
+    GAUGE(max_running, "requests_running_max", "Sequences that may be admitted at once."),
+    GAUGE(max_queue, "requests_waiting_max", "Requests the queue may hold."),
+    COUNTER(prompt_tokens,
+            "prompt_tokens_total",
+            "Tokens of prompts that were computed or found, once however many answers there are."),
+    COUNTER(vectors, "vectors_total", "Texts that became embeddings or scores."),
+    COUNTER(output_tokens, "generation_tokens_total", "Tokens generated."),
+    COUNTER(
+        looked_up_tokens, "prefix_cache_queries_total", "Prompt tokens looked up, by each answer."),
+    COUNTER(cached_tokens, "prefix_cache_hits_total", "Prompt tokens found computed."),
+    COUNTER(masks.hits, "grammar_mask_hits_total", "Masks of grammars found computed."),
+    COUNTER(masks.misses, "grammar_mask_misses_total", "Masks of grammars computed."),
+    SECONDS(masks.compute_us, "grammar_mask_seconds_total", "Time that computing masks took."),
+    GAUGE(kv.published, "kv_blocks_published", "Blocks that can be found by their text."),
+    GAUGE(kv.panes.peak_in_use, "kv_panes_peak", "Most panes in use at once."),
+    GAUGE(kv.states.peak_in_use, "kv_states_peak", "Most states in use at once."),
+    GAUGE(kv_block_tokens, "kv_block_tokens", "Positions in a block."),
+    GAUGE(memory_bytes, "backend_memory_bytes", "Bytes the backend holds."),
+    SECONDS(run_us,
+            "backend_run_seconds_total",
+            "Time of all workers at work together, loading included."),
+    SECONDS(waited_us,
+            "backend_wait_seconds_total",
+            "The part of it that they waited for one another."),
+    COUNTER(preemptions, "preemptions_total", "Sequences put back into the queue."),
+    COUNTER(kv.counts.hit_tokens, "kv_hit_tokens_total", "Positions found instead of computed."),
+    COUNTER(kv.counts.miss_tokens,
+            "kv_miss_tokens_total",
+            "Positions computed, of prompts that look for what is computed."),
+    COUNTER(kv.counts.evicted, "kv_evictions_total", "Cached blocks taken back."),
+    COUNTER(kv.counts.copied, "kv_copies_total", "Blocks copied for a partial match."),
+    COUNTER(kv.counts.merged, "kv_merges_total", "Blocks given back as another had their text."),
+    COUNTER(kv.counts.panes_passed,
+            "kv_panes_passed_total",
+            "Panes that a sequence's window has passed."),
+    COUNTER(kv.counts.panes_evicted,
+            "kv_pane_evictions_total",
+            "Cached panes taken back while their block stayed."),
+    COUNTER(kv.counts.pane_miss_tokens,
+            "kv_pane_miss_tokens_total",
+            "Positions found that could not be used for want of panes."),
+    COUNTER(kv.counts.states_kept,
+            "kv_states_kept_total",
+            "States of recurrent layers stored for a prefix."),
+    COUNTER(kv.counts.states_evicted,
+            "kv_state_evictions_total",
+            "Cached states taken back while their block stayed."),
+    COUNTER(kv.counts.state_miss_tokens,
+            "kv_state_miss_tokens_total",
+            "Positions found that could not be used for want of a state."),
+    COUNTER(steps, "steps_total", "Steps run."),
+    COUNTER(steps_with_prefill, "steps_with_prefill_total", "Steps that computed prompts."),
+    COUNTER(steps_failed, "steps_failed_total", "Steps whose device gave an error."),
+    COUNTER(steps_ahead, "steps_ahead_total", "Steps begun while another was under way."),
+    COUNTER(rows_dropped,
+            "step_rows_dropped_total",
+            "Rows computed for requests that had ended meanwhile."),
+    COUNTER(step_allocations,
+            "step_allocations_total",
+            "Memory allocations made inside steps; anything but 0 is a bug."),
+    GAUGE(on_gpu, "gpu_active", "1: the model runs on a GPU."),
+};
+
+/* Of each tier. */
+static const struct figure tier_figures[] = {
+    OF_TIERS(IS_GAUGE, on, "tier_on", "0: turned off by an error."),
+    OF_TIERS(
+        IS_GAUGE,
+        writes,
+        "tier_writes",
+        "0: another process writes here, or writing failed; then nothing more until a restart."),
+    OF_TIERS(IS_GAUGE, entries, "tier_entries", "Blocks held."),
+    OF_TIERS(IS_GAUGE, bytes, "tier_bytes", "Bytes held."),
+    OF_TIERS(IS_GAUGE, max_bytes, "tier_max_bytes", "Bytes that may be held."),
+    OF_TIERS(IS_COUNTER, fetched, "tier_hits_total", "Blocks fetched."),
+    OF_TIERS(IS_COUNTER, missed, "tier_misses_total", "Fetches without a block."),
+    FIGURE(IS_COUNTER,
+           kv.counts.fetches_declined[0],
+           sizeof(uint64_t),
+           "tier_declined_total",
+           "Fetches not made, as computing was thought faster."),
+    FIGURE(IS_COUNTER,
+           kv.counts.fetches_abandoned[0],
+           sizeof(uint64_t),
+           "tier_abandoned_total",
+           "Fetches given up because nothing came."),
+    OF_TIERS(IS_COUNTER, stored, "tier_stored_total", "Blocks written."),
+    OF_TIERS(IS_COUNTER, dropped, "tier_dropped_total", "Blocks not written for want of a buffer."),
+    OF_TIERS(IS_COUNTER, evicted, "tier_evictions_total", "Blocks removed for the limit."),
+    OF_TIERS(IS_COUNTER, ignored, "tier_ignored_total", "Torn, foreign or damaged entries met."),
+    OF_TIERS(IS_COUNTER, errors, "tier_errors_total", "Errors of input and output."),
+};
+
+static const struct figure gpu_figures[] = {
+    GAUGE(gpu.total_bytes, "gpu_memory_total_bytes", "What the device has."),
+    GAUGE(gpu.limit_bytes, "gpu_memory_limit_bytes", "What may be taken of it."),
+    GAUGE(gpu.queue.in_flight, "gpu_queue_in_flight", "Steps on their way."),
+    COUNTER(gpu.queue.submitted, "gpu_queue_submitted_total", "Steps given to the device."),
+    COUNTER(gpu.queue.completed, "gpu_queue_completed_total", "Steps that it has done."),
+    COUNTER(gpu.queue.stalls, "gpu_queue_stalls_total", "Times the host waited for a slot."),
+    SECONDS(gpu.queue.stall_us, "gpu_queue_stall_seconds_total", "How long it did."),
+    SECONDS(gpu.queue.busy_us, "gpu_busy_seconds_total", "Time the device worked on steps."),
+    SECONDS(gpu.queue.idle_us,
+            "gpu_idle_seconds_total",
+            "Time it waited for the next step while there was one to prepare."),
+    GAUGE(gpu.graphs, "gpu_graphs", "Captured graphs of steps."),
+    COUNTER(gpu.replays, "gpu_graph_replays_total", "Steps run as a graph."),
+    COUNTER(gpu.walks, "gpu_walks_total", "Steps run launch by launch."),
+    COUNTER(gpu.moves.bytes, "gpu_blocks_moved_bytes_total", "Bytes of these."),
+    COUNTER(gpu.moves.waits, "gpu_blocks_waits_total", "Of them, how many a step waited for."),
+    SECONDS(gpu.moves.wait_us, "gpu_blocks_wait_seconds_total", "How long it did."),
+};
+
+/* Of each class of buffers. */
+static const struct figure class_figures[] = {
+    OF_CLASSES(IS_COUNTER, borrows, "gpu_pool_borrows_total", "Buffers lent to steps."),
+    OF_CLASSES(IS_COUNTER, returns, "gpu_pool_returns_total", "Buffers given back."),
+    OF_CLASSES(IS_COUNTER,
+               allocations,
+               "gpu_pool_allocations_total",
+               "Buffers taken since the warm-up; anything but 0 is a bug."),
+    OF_CLASSES(IS_GAUGE, held, "gpu_pool_buffers", "Buffers there are."),
+    OF_CLASSES(IS_GAUGE, peak, "gpu_pool_peak", "Most buffers lent at once."),
+};
 
 /* The engine counts each bucket alone; Prometheus wants all values up to a bound. */
 static void histogram(struct buf *out,
@@ -73,36 +241,15 @@ static void histogram(struct buf *out,
     sample(out, name, "_count", (double)h->count);
 }
 
-static void requests(const struct engine_stats *s, struct buf *out)
+static void finished(const struct engine_stats *s, struct buf *out)
 {
-    gauge(out, "requests_running", "Sequences admitted.", s->running);
-    gauge(out, "requests_waiting", "Requests in the queue.", s->waiting);
-    gauge(out, "requests_running_max", "Sequences that may be admitted at once.", s->max_running);
-    gauge(out, "requests_waiting_max", "Requests the queue may hold.", s->max_queue);
-    head(out, "request_success_total", "counter", "Requests that ended, by what ended them.");
-    const char *name = "request_success_total";
+    static const char name[] = "request_success_total";
     const uint64_t *n = s->requests_by_finish;
+    head(out, name, "counter", "Requests that ended, by what ended them.");
     sample(out, name, "{finished_reason=\"stop\"}", (double)n[FINISH_STOP]);
     sample(out, name, "{finished_reason=\"length\"}", (double)n[FINISH_LENGTH]);
     sample(out, name, "{finished_reason=\"abort\"}", (double)n[FINISH_CANCELLED]);
     sample(out, name, "{finished_reason=\"error\"}", (double)n[FINISH_ERROR]);
-    counter(out,
-            "prompt_tokens_total",
-            "Tokens of prompts that were computed or found, once however many answers there are.",
-            s->prompt_tokens);
-    counter(out, "vectors_total", "Texts that became embeddings or scores.", s->vectors);
-    counter(out, "generation_tokens_total", "Tokens generated.", s->output_tokens);
-    counter(out,
-            "prefix_cache_queries_total",
-            "Prompt tokens looked up, by each answer.",
-            s->looked_up_tokens);
-    counter(out, "prefix_cache_hits_total", "Prompt tokens found computed.", s->cached_tokens);
-    counter(out, "grammar_mask_hits_total", "Masks of grammars found computed.", s->masks.hits);
-    counter(out, "grammar_mask_misses_total", "Masks of grammars computed.", s->masks.misses);
-    seconds(out,
-            "grammar_mask_seconds_total",
-            "Time that computing masks took.",
-            (double)s->masks.compute_us);
 }
 
 /* By bytes, where blocks, panes and states differ. */
@@ -129,112 +276,9 @@ static void kv(const struct engine_stats *s, struct buf *out)
         s->kv.total, s->kv.free, s->kv.in_use, s->kv.cached, s->kv.peak_in_use};
     usage(out, "kv_blocks", "Blocks of the KV pool, by state.", &blocks);
     gauge(out, "kv_blocks_peak", "Most blocks in use at once.", blocks.peak_in_use);
-    gauge(out, "kv_blocks_published", "Blocks that can be found by their text.", s->kv.published);
     usage(out, "kv_panes", "Panes, the blocks' part in windowed layers, by state.", &s->kv.panes);
-    gauge(out, "kv_panes_peak", "Most panes in use at once.", s->kv.panes.peak_in_use);
     usage(out, "kv_states", "States of recurrent layers, by state.", &s->kv.states);
-    gauge(out, "kv_states_peak", "Most states in use at once.", s->kv.states.peak_in_use);
     gauge(out, "kv_cache_usage_perc", "Share of the KV memory in use, 0 to 1.", kv_usage(s));
-    gauge(out, "kv_block_tokens", "Positions in a block.", s->kv_block_tokens);
-    gauge(out, "backend_memory_bytes", "Bytes the backend holds.", (double)s->memory_bytes);
-    seconds(out,
-            "backend_run_seconds_total",
-            "Time of all workers at work together, loading included.",
-            s->run_us);
-    seconds(out,
-            "backend_wait_seconds_total",
-            "The part of it that they waited for one another.",
-            s->waited_us);
-    counter(out, "preemptions_total", "Sequences put back into the queue.", s->preemptions);
-}
-
-/* Positions, not requests: with those of sequences that come back after they were preempted. */
-static void prefixes(const struct engine_stats *s, struct buf *out)
-{
-    counter(out,
-            "kv_hit_tokens_total",
-            "Positions found instead of computed.",
-            s->kv.counts.hit_tokens);
-    counter(out,
-            "kv_miss_tokens_total",
-            "Positions computed, of prompts that look for what is computed.",
-            s->kv.counts.miss_tokens);
-    counter(out, "kv_evictions_total", "Cached blocks taken back.", s->kv.counts.evicted);
-    counter(out, "kv_copies_total", "Blocks copied for a partial match.", s->kv.counts.copied);
-    counter(out,
-            "kv_merges_total",
-            "Blocks given back as another had their text.",
-            s->kv.counts.merged);
-    counter(out,
-            "kv_panes_passed_total",
-            "Panes that a sequence's window has passed.",
-            s->kv.counts.panes_passed);
-    counter(out,
-            "kv_pane_evictions_total",
-            "Cached panes taken back while their block stayed.",
-            s->kv.counts.panes_evicted);
-    counter(out,
-            "kv_pane_miss_tokens_total",
-            "Positions found that could not be used for want of panes.",
-            s->kv.counts.pane_miss_tokens);
-    counter(out,
-            "kv_states_kept_total",
-            "States of recurrent layers stored for a prefix.",
-            s->kv.counts.states_kept);
-    counter(out,
-            "kv_state_evictions_total",
-            "Cached states taken back while their block stayed.",
-            s->kv.counts.states_evicted);
-    counter(out,
-            "kv_state_miss_tokens_total",
-            "Positions found that could not be used for want of a state.",
-            s->kv.counts.state_miss_tokens);
-}
-
-/* One figure of every tier. */
-static void tier_samples(struct buf *out,
-                         const struct engine_stats *s,
-                         const char *name,
-                         const char *type,
-                         const char *help,
-                         double (*value)(const struct engine_stats *s, uint32_t i))
-{
-    char label[64];
-    head(out, name, type, help);
-    for (uint32_t i = 0; i < s->n_tiers; i++) {
-        snprintf(label, sizeof label, "{tier=\"%s\"}", s->tiers[i].name);
-        sample(out, name, label, value(s, i));
-    }
-}
-
-/* The figures of a tier, each a function of its own so that the table below is all there is. */
-#define TIER_FIGURE(field)                                                                         \
-    static double tier_##field(const struct engine_stats *s, uint32_t i)                           \
-    {                                                                                              \
-        return (double)s->tiers[i].stats.field;                                                    \
-    }
-TIER_FIGURE(on)
-TIER_FIGURE(writes)
-TIER_FIGURE(entries)
-TIER_FIGURE(bytes)
-TIER_FIGURE(max_bytes)
-TIER_FIGURE(fetched)
-TIER_FIGURE(missed)
-TIER_FIGURE(stored)
-TIER_FIGURE(dropped)
-TIER_FIGURE(evicted)
-TIER_FIGURE(ignored)
-TIER_FIGURE(errors)
-#undef TIER_FIGURE
-
-static double tier_declined(const struct engine_stats *s, uint32_t i)
-{
-    return (double)s->kv.counts.fetches_declined[i];
-}
-
-static double tier_abandoned(const struct engine_stats *s, uint32_t i)
-{
-    return (double)s->kv.counts.fetches_abandoned[i];
 }
 
 static void tier_latencies(struct buf *out,
@@ -256,42 +300,12 @@ static void tier_latencies(struct buf *out,
 
 static void tiers(const struct engine_stats *s, struct buf *out)
 {
-    static const struct {
-        const char *name;
-        bool gauge;
-        const char *help;
-        double (*value)(const struct engine_stats *s, uint32_t i);
-    } figures[] = {
-        {"tier_on", true, "0: turned off by an error.", tier_on},
-        {"tier_writes",
-         true,
-         "0: another process writes here, or writing failed; then nothing more until a restart.",
-         tier_writes},
-        {"tier_entries", true, "Blocks held.", tier_entries},
-        {"tier_bytes", true, "Bytes held.", tier_bytes},
-        {"tier_max_bytes", true, "Bytes that may be held.", tier_max_bytes},
-        {"tier_hits_total", false, "Blocks fetched.", tier_fetched},
-        {"tier_misses_total", false, "Fetches without a block.", tier_missed},
-        {"tier_declined_total",
-         false,
-         "Fetches not made, as computing was thought faster.",
-         tier_declined},
-        {"tier_abandoned_total", false, "Fetches given up because nothing came.", tier_abandoned},
-        {"tier_stored_total", false, "Blocks written.", tier_stored},
-        {"tier_dropped_total", false, "Blocks not written for want of a buffer.", tier_dropped},
-        {"tier_evictions_total", false, "Blocks removed for the limit.", tier_evicted},
-        {"tier_ignored_total", false, "Torn, foreign or damaged entries met.", tier_ignored},
-        {"tier_errors_total", false, "Errors of input and output.", tier_errors},
-    };
+    const char *names[KV_MAX_TIERS];
     if (s->n_tiers == 0)
         return;
-    for (size_t i = 0; i < sizeof figures / sizeof *figures; i++)
-        tier_samples(out,
-                     s,
-                     figures[i].name,
-                     figures[i].gauge ? "gauge" : "counter",
-                     figures[i].help,
-                     figures[i].value);
+    for (uint32_t i = 0; i < s->n_tiers; i++)
+        names[i] = s->tiers[i].name;
+    put_figures(out, s, tier_figures, N_OF(tier_figures), "tier", names, s->n_tiers);
     tier_latencies(out, s, "tier_fetch_seconds", true);
     tier_latencies(out, s, "tier_store_seconds", false);
 }
@@ -309,91 +323,16 @@ static void times(const struct engine_stats *s, struct buf *out)
     histogram(
         out, "request_decode_time_seconds", "From the first token to the last.", &s->decode_time);
     histogram(out, "e2e_request_latency_seconds", "From submission to the end.", &s->e2e);
-}
-
-static void steps(const struct engine_stats *s, struct buf *out)
-{
     histogram(out, "batch_rows", "Tokens in a step.", &s->batch_rows);
     histogram(out, "batch_sequences", "Sequences in a step.", &s->batch_seqs);
     histogram(out, "step_seconds", "Duration of a step.", &s->step_time);
-    counter(out, "steps_total", "Steps run.", s->steps);
-    counter(out, "steps_with_prefill_total", "Steps that computed prompts.", s->steps_with_prefill);
-    counter(out, "steps_failed_total", "Steps whose device gave an error.", s->steps_failed);
-    counter(out, "steps_ahead_total", "Steps begun while another was under way.", s->steps_ahead);
-    counter(out,
-            "step_rows_dropped_total",
-            "Rows computed for requests that had ended meanwhile.",
-            s->rows_dropped);
-    counter(out,
-            "step_allocations_total",
-            "Memory allocations made inside steps; anything but 0 is a bug.",
-            s->step_allocations);
 }
 
-/* One value of each class of buffers. */
-static void by_class(struct buf *out,
-                     const struct gpu_stats *g,
-                     const char *name,
-                     const char *type,
-                     const char *help,
-                     double (*value)(const struct gpu_class_stats *c))
-{
-    char label[64];
-    head(out, name, type, help);
-    for (int c = 0; c < N_GPU_CLASSES; c++) {
-        snprintf(label, sizeof label, "{class=\"%s\"}", gpu_class_name((enum gpu_class)c));
-        sample(out, name, label, value(&g->classes[c]));
-    }
-}
-
-#define CLASS_FIGURE(field)                                                                        \
-    static double class_##field(const struct gpu_class_stats *c)                                   \
-    {                                                                                              \
-        return (double)c->field;                                                                   \
-    }
-CLASS_FIGURE(borrows)
-CLASS_FIGURE(returns)
-CLASS_FIGURE(allocations)
-CLASS_FIGURE(held)
-CLASS_FIGURE(peak)
-#undef CLASS_FIGURE
-
-static void gpu_queue(const struct gpu_stats *g, struct buf *out)
-{
-    const struct gpu_queue_stats *q = &g->queue;
-    gauge(out, "gpu_queue_in_flight", "Steps on their way.", q->in_flight);
-    counter(out, "gpu_queue_submitted_total", "Steps given to the device.", q->submitted);
-    counter(out, "gpu_queue_completed_total", "Steps that it has done.", q->completed);
-    counter(out, "gpu_queue_stalls_total", "Times the host waited for a slot.", q->stalls);
-    seconds(out, "gpu_queue_stall_seconds_total", "How long it did.", q->stall_us);
-    seconds(out, "gpu_busy_seconds_total", "Time the device worked on steps.", q->busy_us);
-    seconds(out,
-            "gpu_idle_seconds_total",
-            "Time it waited for the next step while there was one to prepare.",
-            q->idle_us);
-    gauge(out, "gpu_graphs", "Captured graphs of steps.", g->graphs);
-    counter(out, "gpu_graph_replays_total", "Steps run as a graph.", g->replays);
-    counter(out, "gpu_walks_total", "Steps run launch by launch.", g->walks);
-}
-
-static void gpu_moves(const struct gpu_stats *g, struct buf *out)
-{
-    const struct gpu_move_stats *m = &g->moves;
-    const char *name = "gpu_blocks_moved_total";
-    head(out, name, "counter", "KV blocks that left the device for the tiers, and came back.");
-    sample(out, name, "{direction=\"out\"}", (double)m->read);
-    sample(out, name, "{direction=\"in\"}", (double)m->written);
-    counter(out, "gpu_blocks_moved_bytes_total", "Bytes of these.", m->bytes);
-    counter(out, "gpu_blocks_waits_total", "Of them, how many a step waited for.", m->waits);
-    seconds(out, "gpu_blocks_wait_seconds_total", "How long it did.", m->wait_us);
-}
-
-/* Of a model on the CPU only that it is not on a GPU. */
+/* Of a model on the CPU there is nothing to tell. */
 static void gpu(const struct engine_stats *s, struct buf *out)
 {
     const struct gpu_stats *g = &s->gpu;
-    const char *name = "gpu_memory_bytes";
-    gauge(out, "gpu_active", "1: the model runs on a GPU.", s->on_gpu);
+    const char *name = "gpu_memory_bytes", *names[N_GPU_CLASSES];
     if (!s->on_gpu)
         return;
     head(out, name, "gauge", "Memory taken, by what for; pinned is the host's.");
@@ -402,20 +341,14 @@ static void gpu(const struct engine_stats *s, struct buf *out)
     sample(out, name, "{kind=\"workspace\"}", (double)g->workspace_bytes);
     sample(out, name, "{kind=\"buffers\"}", (double)api_gpu_buffers(g));
     sample(out, name, "{kind=\"pinned\"}", (double)g->pinned_bytes);
-    gauge(out, "gpu_memory_total_bytes", "What the device has.", (double)g->total_bytes);
-    gauge(out, "gpu_memory_limit_bytes", "What may be taken of it.", (double)g->limit_bytes);
-    by_class(out, g, "gpu_pool_borrows_total", "counter", "Buffers lent to steps.", class_borrows);
-    by_class(out, g, "gpu_pool_returns_total", "counter", "Buffers given back.", class_returns);
-    by_class(out,
-             g,
-             "gpu_pool_allocations_total",
-             "counter",
-             "Buffers taken since the warm-up; anything but 0 is a bug.",
-             class_allocations);
-    by_class(out, g, "gpu_pool_buffers", "gauge", "Buffers there are.", class_held);
-    by_class(out, g, "gpu_pool_peak", "gauge", "Most buffers lent at once.", class_peak);
-    gpu_queue(g, out);
-    gpu_moves(g, out);
+    name = "gpu_blocks_moved_total";
+    head(out, name, "counter", "KV blocks that left the device for the tiers, and came back.");
+    sample(out, name, "{direction=\"out\"}", (double)g->moves.read);
+    sample(out, name, "{direction=\"in\"}", (double)g->moves.written);
+    put_figures(out, s, gpu_figures, N_OF(gpu_figures), NULL, NULL, 1);
+    for (int c = 0; c < N_GPU_CLASSES; c++)
+        names[c] = gpu_class_name((enum gpu_class)c);
+    put_figures(out, s, class_figures, N_OF(class_figures), "class", names, N_GPU_CLASSES);
 }
 
 /* Only the statuses that were given: most never are. */
@@ -441,16 +374,15 @@ enum err api_metrics(struct api_call *c, const struct api_input *in, struct err_
     struct engine_stats s;
     struct buf *out = &c->body;
     engine_stats_get(c->engine, &s);
-    requests(&s, out);
+    finished(&s, out);
+    put_figures(out, &s, figures, N_OF(figures), NULL, NULL, 1);
     gauge(out,
           "grammars_waiting",
           "Costly forms of answers that wait to be compiled.",
           api_gate_waiting(c->api->gate));
     kv(&s, out);
-    prefixes(&s, out);
     tiers(&s, out);
     times(&s, out);
-    steps(&s, out);
     gpu(&s, out);
     answers(c->api, out);
     api_keys_metrics(c->api->keys, out);

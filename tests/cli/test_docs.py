@@ -174,7 +174,8 @@ def test_every_format_of_calls_and_reasoning_is_listed(table, flag):
 
 def test_every_metric_is_listed():
     served = "".join((ROOT / f"src/api/{f}.c").read_text() for f in ("metrics", "figures", "gpu"))
-    names = re.findall(r'\b(?:gauge|counter|seconds|histogram|head)\(\s*out,\s*"([a-z_]+)"', served)
+    names = re.findall(r'\b(?:(?:gauge|usage|histogram|head)\(\s*out,|(?:GAUGE|COUNTER|SECONDS|FIGURE|OF_[A-Z]+)'
+                       r'\([^";]*)\s*"([a-z_]+)"', served)
     text = (ROOT / "docs/API.md").read_text()
     assert len(names) > 50 and not [n for n in names if not re.search(rf"weir_{n}\b", text)]
 
