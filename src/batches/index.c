@@ -6,6 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define DEFAULT_PAGE 20
+#define MAX_PAGE 100
+
 struct share {
     char *owner;
     uint32_t n;
@@ -78,6 +81,53 @@ uint32_t index_count(const struct index *x, const char *owner)
     return s ? s->n : 0;
 }
 
+/* What GET of a list asks for. */
+struct page {
+    uint32_t limit;
+    bool ascending;
+    char after[BATCH_ID_BYTES];
+};
+
+static enum err parse_page(const struct api_input *in, struct page *out, struct err_info *e)
+{
+    char text[BATCH_ID_BYTES];
+    *out = (struct page){.limit = DEFAULT_PAGE};
+    (void)api_query_get(in, "after", out->after, sizeof out->after);
+    if (api_query_get(in, "order", text, sizeof text)) {
+        out->ascending = strcmp(text, "asc") == 0;
+        if (!out->ascending && strcmp(text, "desc") != 0)
+            return err_invalid(e, "order", "'order' must be asc or desc");
+    }
+    if (api_query_get(in, "limit", text, sizeof text)) {
+        char *end;
+        long limit = strtol(text, &end, 10);
+        if (*end || end == text || limit < 1 || limit > MAX_PAGE)
+            return err_invalid(e, "limit", "'limit' must be from 1 to %d", MAX_PAGE);
+        out->limit = (uint32_t)limit;
+    }
+    return OK;
+}
+
+/* Takes data. */
+static void reply_list(struct api_reply *out, json_t *data, bool more)
+{
+    size_t n = json_array_size(data);
+    json_t *first = n ? json_object_get(json_array_get(data, 0), "id") : NULL;
+    json_t *last = n ? json_object_get(json_array_get(data, n - 1), "id") : NULL;
+    batches_reply_json(out,
+                       json_pack("{s:s, s:o, s:O?, s:O?, s:b}",
+                                 "object",
+                                 "list",
+                                 "data",
+                                 data,
+                                 "first_id",
+                                 first,
+                                 "last_id",
+                                 last,
+                                 "has_more",
+                                 (int)more));
+}
+
 enum err index_list(const struct index *x,
                     const struct api_input *in,
                     const char *what,
@@ -86,7 +136,7 @@ enum err index_list(const struct index *x,
                     struct err_info *e)
 {
     struct page page;
-    enum err err = batches_page_parse(in, &page, e);
+    enum err err = parse_page(in, &page, e);
     bool more = false, past = page.after[0] == '\0';
     if (err)
         return err;
@@ -107,6 +157,6 @@ enum err index_list(const struct index *x,
         if (!more)
             json_array_append_new(data, item->describe(item->ctx, at));
     }
-    batches_reply_list(out, data, more);
+    reply_list(out, data, more);
     return OK;
 }

@@ -258,18 +258,7 @@ enum err jobs_route(struct batches *b,
 /* The part of a path up to the next slash, into id[BATCH_ID_BYTES]; one that is too long is no
  * id, and stays none. */
 void batches_path_id(const char *part, char *id);
-/* What GET of a list asks for. */
-struct page {
-    uint32_t limit;
-    bool ascending;
-    char after[BATCH_ID_BYTES];
-};
-enum err batches_page_parse(const struct api_input *in,
-                            struct page *out,
-                            struct err_info *e) WEIR_MUST_USE;
-/* Both take their value. */
-void batches_reply_json(struct api_reply *out, json_t *v);
-void batches_reply_list(struct api_reply *out, json_t *data, bool more);
+void batches_reply_json(struct api_reply *out, json_t *v); /* takes v */
 
 /* lines.c: batch thread. */
 enum line_state { LINE_OPEN, LINE_RUNNING, LINE_DONE };

@@ -13,35 +13,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define DEFAULT_PAGE 20
-#define MAX_PAGE 100
-
 void batches_path_id(const char *part, char *id)
 {
     size_t n = strcspn(part, "/");
     n = n < BATCH_ID_BYTES ? n : BATCH_ID_BYTES - 1;
     memcpy(id, part, n);
     id[n] = '\0';
-}
-
-enum err batches_page_parse(const struct api_input *in, struct page *out, struct err_info *e)
-{
-    char text[BATCH_ID_BYTES];
-    *out = (struct page){.limit = DEFAULT_PAGE};
-    (void)api_query_get(in, "after", out->after, sizeof out->after);
-    if (api_query_get(in, "order", text, sizeof text)) {
-        out->ascending = strcmp(text, "asc") == 0;
-        if (!out->ascending && strcmp(text, "desc") != 0)
-            return err_invalid(e, "order", "'order' must be asc or desc");
-    }
-    if (api_query_get(in, "limit", text, sizeof text)) {
-        char *end;
-        long limit = strtol(text, &end, 10);
-        if (*end || end == text || limit < 1 || limit > MAX_PAGE)
-            return err_invalid(e, "limit", "'limit' must be from 1 to %d", MAX_PAGE);
-        out->limit = (uint32_t)limit;
-    }
-    return OK;
 }
 
 void batches_reply_json(struct api_reply *out, json_t *v)
@@ -52,25 +29,6 @@ void batches_reply_json(struct api_reply *out, json_t *v)
     buf_str(&out->body, text ? text : "");
     free(text);
     json_decref(v);
-}
-
-void batches_reply_list(struct api_reply *out, json_t *data, bool more)
-{
-    size_t n = json_array_size(data);
-    json_t *first = n ? json_object_get(json_array_get(data, 0), "id") : NULL;
-    json_t *last = n ? json_object_get(json_array_get(data, n - 1), "id") : NULL;
-    batches_reply_json(out,
-                       json_pack("{s:s, s:o, s:O?, s:O?, s:b}",
-                                 "object",
-                                 "list",
-                                 "data",
-                                 data,
-                                 "first_id",
-                                 first,
-                                 "last_id",
-                                 last,
-                                 "has_more",
-                                 (int)more));
 }
 
 static enum err handle(void *ctx,
