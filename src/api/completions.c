@@ -263,26 +263,19 @@ static void add_piece_logprob(struct api_choice *ch, int64_t token, struct lists
     add_logprob(ch->call, l, own, request_top(ch->req, (uint32_t)token), false, ch->n_chars);
 }
 
-static void put_list(struct buf *out, const char *name, const struct buf *items)
-{
-    buf_str(out, name);
-    buf_join(out, items);
-    buf_char(out, ']');
-}
-
 static void put_lists(const struct api_call *c, const struct lists *l, struct buf *out)
 {
     if (!c->logprobs) {
         buf_str(out, ",\"logprobs\":null");
         return;
     }
-    put_list(out, ",\"logprobs\":{\"tokens\":[", &l->tokens);
-    put_list(out, ",\"token_logprobs\":[", &l->logprobs);
+    api_put_items(out, ",\"logprobs\":{\"tokens\":[", &l->tokens);
+    api_put_items(out, ",\"token_logprobs\":[", &l->logprobs);
     if (c->n_top > 0)
-        put_list(out, ",\"top_logprobs\":[", &l->top);
+        api_put_items(out, ",\"top_logprobs\":[", &l->top);
     else
         buf_str(out, ",\"top_logprobs\":null");
-    put_list(out, ",\"text_offset\":[", &l->offsets);
+    api_put_items(out, ",\"text_offset\":[", &l->offsets);
     buf_char(out, '}');
 }
 
@@ -385,7 +378,7 @@ static void put_choice(struct api_choice *ch, struct buf *out)
     buf_char(out, '"');
     put_lists(c, &l, out);
     if (c->return_tokens)
-        put_list(out, ",\"tokens\":[", &tokens);
+        api_put_items(out, ",\"tokens\":[", &tokens);
     buf_str(out, ",\"finish_reason\":\"");
     buf_str(out, api_finish_name(request_finish(ch->req)));
     buf_str(out, "\"}");

@@ -380,6 +380,13 @@ void api_put_value(struct buf *b, float v)
     buf_add(b, s + at, sizeof s - at);
 }
 
+void api_put_items(struct buf *b, const char *begin, const struct buf *items)
+{
+    buf_str(b, begin);
+    buf_join(b, items);
+    buf_char(b, ']');
+}
+
 void api_field(struct buf *b, const char *name)
 {
     if (b->len > 0 && b->data[b->len - 1] != '{')

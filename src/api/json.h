@@ -111,6 +111,9 @@ void api_put_double(struct buf *b, double v);
  * of thousands. */
 void api_put_value(struct buf *b, float v);
 
+/* begin, items (JSON with commas between), and the bracket that ends them. */
+void api_put_items(struct buf *b, const char *begin, const struct buf *items);
+
 /* A field of an object that is being written. A comma goes first unless the object has just been
  * opened: the last byte is '{'. */
 void api_field(struct buf *b, const char *name); /* the value is still to come */

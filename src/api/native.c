@@ -204,11 +204,8 @@ static void put_choice(struct api_choice *ch, struct buf *out)
     if (s->tokens)
         buf_join(&all, &tokens);
     buf_char(&all, ']');
-    if (c->logprobs) {
-        buf_str(&all, ",\"completion_probabilities\":[");
-        buf_join(&all, &probs);
-        buf_char(&all, ']');
-    }
+    if (c->logprobs)
+        api_put_items(&all, ",\"completion_probabilities\":[", &probs);
     put_end(ch, &all);
     put_selected(s, &all, out);
     buf_deinit(&all);

@@ -239,17 +239,13 @@ static void note_token(struct api_choice *ch, int64_t token)
 static void put_noted(struct api_choice *ch, bool list, struct buf *out)
 {
     if (list || buf_any(&ch->logprobs)) {
-        buf_str(out, ",\"logprobs\":{\"content\":[");
-        buf_join(out, &ch->logprobs);
-        buf_str(out, "],\"refusal\":null}");
+        api_put_items(out, ",\"logprobs\":{\"content\":[", &ch->logprobs);
+        buf_str(out, ",\"refusal\":null}");
     } else {
         buf_str(out, ",\"logprobs\":null");
     }
-    if (ch->call->return_tokens) {
-        buf_str(out, ",\"tokens\":[");
-        buf_join(out, &ch->tokens);
-        buf_char(out, ']');
-    }
+    if (ch->call->return_tokens)
+        api_put_items(out, ",\"tokens\":[", &ch->tokens);
     buf_clear(&ch->logprobs);
     buf_clear(&ch->tokens);
 }
@@ -397,11 +393,8 @@ static void put_message(const struct parts *p, struct buf *out)
         buf_char(out, '"');
     }
     buf_str(out, ",\"refusal\":null");
-    if (buf_any(&p->calls)) {
-        buf_str(out, ",\"tool_calls\":[");
-        buf_join(out, &p->calls);
-        buf_char(out, ']');
-    }
+    if (buf_any(&p->calls))
+        api_put_items(out, ",\"tool_calls\":[", &p->calls);
     buf_char(out, '}');
 }
 

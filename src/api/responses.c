@@ -110,11 +110,8 @@ static void keep(const struct api_choice *ch)
         buf_join(&r->messages, &r->thought);
     }
     buf_char(&r->messages, '"');
-    if (r->called.len > 0) {
-        buf_str(&r->messages, ",\"tool_calls\":[");
-        buf_join(&r->messages, &r->called);
-        buf_char(&r->messages, ']');
-    }
+    if (r->called.len > 0)
+        api_put_items(&r->messages, ",\"tool_calls\":[", &r->called);
     buf_str(&r->messages, "}]");
     if (!response.failed)
         (void)api_store_put(c->api->store, api_owner(c), c->id, &response, &r->messages);
@@ -248,9 +245,7 @@ static void put_text_end(struct responses *r, struct buf *out)
         buf_char(out, ',');
         responses_put_tool_name(r, out);
     } else if (r->open == ITEM_MESSAGE) {
-        buf_str(out, ",\"logprobs\":[");
-        buf_join(out, &r->logprobs);
-        buf_char(out, ']');
+        api_put_items(out, ",\"logprobs\":[", &r->logprobs);
     }
     end_event(out);
 }
@@ -323,11 +318,8 @@ static void add_text(const struct sink *s, const struct reply_event *ev)
         begin_text_event(r, false, out);
         buf_str(out, ",\"delta\":");
         api_put_str(out, ev->text, ev->n);
-        if (message) {
-            buf_str(out, ",\"logprobs\":[");
-            buf_join(out, &r->noted);
-            buf_char(out, ']');
-        }
+        if (message)
+            api_put_items(out, ",\"logprobs\":[", &r->noted);
         put_timings(s->call, s->call->choices[0].n_taken, out);
         end_event(out);
     }
