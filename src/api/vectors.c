@@ -20,6 +20,14 @@ static const struct api_refused refused[] = {
     {"prompt_name", NEUTRAL_EMPTY, 0},
     {"instruction", NEUTRAL_EMPTY, 0},
     {"messages", NEUTRAL_NOTHING, 0},
+    {"output_dimension", NEUTRAL_NOTHING, 0},
+    {"output_dtype", NEUTRAL_EMPTY, 0},
+    {"embed_dtype", NEUTRAL_EMPTY, 0},
+    {"embedding_type", NEUTRAL_EMPTY, 0},
+    {"embedding_types", NEUTRAL_EMPTY, 0},
+    {"normalize", NEUTRAL_TRUE, 0},
+    {"normalized", NEUTRAL_TRUE, 0},
+    {"rank_fields", NEUTRAL_EMPTY, 0},
 };
 
 void api_vectors_destroy(struct api *a, struct api_vectors *v)

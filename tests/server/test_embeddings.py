@@ -278,6 +278,12 @@ def test_refusals(serve):
     refused(s, EMBEDDINGS, {"input": "a", "dimensions": 41}, "dimensions", "dimensions")
     refused(s, EMBEDDINGS, {"input": "a", "encoding_format": "int8"}, "base64", "encoding_format")
     refused(s, EMBEDDINGS, {"input": "a", "truncate": True}, "not supported", "truncate")
+    for field, value in [("output_dimension", 8), ("output_dtype", "int8"), ("embed_dtype", "float16"),
+                         ("embedding_type", "binary"), ("embedding_types", ["int8"]), ("normalize", False),
+                         ("normalized", False)]:
+        refused(s, EMBEDDINGS, {"input": "a", field: value}, "not supported", field)
+    s.json("POST", EMBEDDINGS, {"input": "a", "normalize": True, "normalized": True})
+    refused(s, "/v1/rerank", {"query": "a", "documents": ["b"], "rank_fields": ["title"]}, "not supported", "rank_fields")
     refused(s, EMBEDDINGS, {"input": ["a"] * 2049}, "2048", "input")
     refused(s, "/v1/rerank", {"query": "a", "documents": ["b"]}, "no head")
     refused(s, EMBEDDINGS, {"input": "a", "model": "other"}, "not here", "model", 404)
