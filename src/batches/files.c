@@ -322,7 +322,8 @@ static enum err list(struct batches *b,
                      struct err_info *e)
 {
     char purpose[32];
-    struct list_item item = {.ctx = purpose, .describe = describe_entry};
+    struct list_item item = {
+        .ctx = purpose, .describe = describe_entry, .max_page = BATCH_MAX_FILES};
     if (api_query_get(in, "purpose", purpose, sizeof purpose))
         item.wanted = has_purpose;
     pthread_mutex_lock(&b->lock);

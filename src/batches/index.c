@@ -7,7 +7,7 @@
 #include <string.h>
 
 #define DEFAULT_PAGE 20
-#define MAX_PAGE 100
+#define MAX_PAGE 100 /* where an index has no other */
 
 struct share {
     char *owner;
@@ -88,10 +88,14 @@ struct page {
     char after[BATCH_ID_BYTES];
 };
 
-static enum err parse_page(const struct api_input *in, struct page *out, struct err_info *e)
+static enum err parse_page(const struct api_input *in,
+                           uint32_t most,
+                           struct page *out,
+                           struct err_info *e)
 {
     char text[BATCH_ID_BYTES];
-    *out = (struct page){.limit = DEFAULT_PAGE};
+    *out = (struct page){.limit = most ? most : DEFAULT_PAGE};
+    most = most ? most : MAX_PAGE;
     (void)api_query_get(in, "after", out->after, sizeof out->after);
     if (api_query_get(in, "order", text, sizeof text)) {
         out->ascending = strcmp(text, "asc") == 0;
@@ -101,8 +105,8 @@ static enum err parse_page(const struct api_input *in, struct page *out, struct 
     if (api_query_get(in, "limit", text, sizeof text)) {
         char *end;
         long limit = strtol(text, &end, 10);
-        if (*end || end == text || limit < 1 || limit > MAX_PAGE)
-            return err_invalid(e, "limit", "'limit' must be from 1 to %d", MAX_PAGE);
+        if (*end || end == text || limit < 1 || limit > (long)most)
+            return err_invalid(e, "limit", "'limit' must be from 1 to %u", most);
         out->limit = (uint32_t)limit;
     }
     return OK;
@@ -136,7 +140,7 @@ enum err index_list(const struct index *x,
                     struct err_info *e)
 {
     struct page page;
-    enum err err = parse_page(in, &page, e);
+    enum err err = parse_page(in, item->max_page, &page, e);
     bool more = false, past = page.after[0] == '\0';
     if (err)
         return err;

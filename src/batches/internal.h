@@ -200,6 +200,7 @@ struct list_item {
     void *ctx;
     bool (*wanted)(void *ctx, const struct entry *e);
     json_t *(*describe)(void *ctx, const struct entry *e); /* the caller's reference */
+    uint32_t max_page; /* and as many where a client does not say; 0: at most 100, else 20 */
 };
 enum err index_list(const struct index *x,
                     const struct api_input *in,

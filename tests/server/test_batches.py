@@ -327,6 +327,15 @@ def test_what_does_not_exist(batches):
     assert batches.json("GET", "/v1/batches")["data"] == []
 
 
+def test_a_list_of_files_is_not_cut_where_nobody_asks_for_less(batches):
+    files = [upload(batches, jsonl([line(f"p{i}")]))["id"] for i in range(21)]
+    for query in ("", "&limit=101", "&limit=10000"):
+        page = batches.json("GET", "/v1/files?order=asc" + query)
+        assert [f["id"] for f in page["data"]] == files and not page["has_more"]
+    for path in ("/v1/files?limit=10001", "/v1/batches?limit=101"):
+        assert batches.json("GET", path, status=400)["error"]["param"] == "limit"
+
+
 def test_lists_in_pages(batches):
     files = [upload(batches, jsonl([line(f"p{i}")]))["id"] for i in range(5)]
     made = [wait_over(batches, create(batches, f))["id"] for f in files]
