@@ -10,7 +10,6 @@
 #include "api/tools.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 void responses_tool_name(const char *space, const char *name, struct buf *out)
