@@ -36,6 +36,21 @@ static void test_follows_who_computes_the_same(void **state)
     assert_int_equal(sched_load(f->sched).longest_prompt, 20);
 }
 
+/* Less than a block in common is not worth waiting for: it would be copied, not shared. */
+static void test_follows_for_whole_blocks_only(void **state)
+{
+    struct fixture *f = start(state, default_config(), 100);
+    struct sched_seq *a = add(f, 600, 610);
+    step(f, 256);
+    struct sched_seq *b = add_like(f, a, 256 + BLOCK_TOKENS - 1, 300, 310);
+    struct sched_seq *c = add_like(f, a, 256 + BLOCK_TOKENS, 300, 310);
+    step(f, 256);
+    assert_null(b->leader);
+    assert_true(rows_of(f, b) > 0);
+    assert_ptr_equal(c->leader, a);
+    assert_int_equal(rows_of(f, c), 0);
+}
+
 static void test_goes_on_alone_when_its_leader_leaves(void **state)
 {
     struct fixture *f = start(state, default_config(), 100);
@@ -408,6 +423,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_teardown(name, teardown)
     const struct CMUnitTest tests[] = {
         TEST(test_follows_who_computes_the_same),
+        TEST(test_follows_for_whole_blocks_only),
         TEST(test_goes_on_alone_when_its_leader_leaves),
         TEST(test_tenants_and_those_who_opt_out_share_nothing),
         TEST(test_nobody_waits_for_another_tenant),

@@ -362,6 +362,63 @@ static void test_catching_up_is_a_prefill(void **state)
     assert_true(f->plan.items[0].samples);
 }
 
+/* Who was removed is gone: again, it takes nothing from others, whether it ran or waited. */
+static void test_is_removed_once(void **state)
+{
+    struct sched_config c = default_config();
+    c.max_running = 1;
+    struct fixture *f = start(state, c, 100);
+    struct sched_seq *a = add(f, 4, 8), *w = add(f, 4, 8), *last = add(f, 4, 8);
+    step(f, 256);
+    for (int i = 0; i < 2; i++) {
+        sched_remove(f->sched, w);
+        assert_int_equal(sched_n_waiting(f->sched), 1);
+        assert_int_equal(sched_n_running(f->sched), 1);
+        check(f);
+    }
+    for (int i = 0; i < 2; i++) {
+        sched_remove(f->sched, a);
+        assert_int_equal(sched_n_waiting(f->sched), 1);
+        assert_int_equal(sched_n_running(f->sched), 0);
+        check(f);
+    }
+    step(f, 256);
+    assert_int_equal(last->slot, 0);
+    a->n_prompt = 0; /* refused: it was never there, whatever it was before */
+    a->tenant_at = 0;
+    assert_int_equal(sched_add(f->sched, a, NULL), ERR_INVALID);
+    sched_remove(f->sched, a);
+    assert_int_equal(sched_n_running(f->sched), 1);
+    check(f);
+}
+
+/* What was found of one that did not fit says nothing of another that lies in its place. */
+static void test_another_in_the_same_place_is_tried(void **state)
+{
+    struct fixture *f = start(state, default_config(), 10);
+    struct sched_seq *a = add(f, 60, 80), *b = add(f, 100, 120);
+    step(f, 256);
+    step(f, 256); /* b was tried in vain, and nothing comes free meanwhile */
+    assert_int_equal(a->slot, 0);
+    assert_int_equal(b->slot, SCHED_NO_SLOT);
+    sched_remove(f->sched, b);
+    b->n_prompt = 20;
+    b->n_max = 30;
+    assert_int_equal(sched_add(f->sched, b, NULL), OK);
+    step(f, 256);
+    assert_int_equal(b->slot, 1);
+}
+
+/* A prompt for whose rest there are just enough rows is done, wherever blocks end. */
+static void test_a_rest_that_fits_is_not_cut(void **state)
+{
+    struct fixture *f = start(state, default_config(), 100);
+    struct sched_seq *a = add(f, 250, 260);
+    step(f, 250);
+    assert_int_equal(rows_of(f, a), 250);
+    assert_int_equal(a->n_known, 251);
+}
+
 static void test_destroy_lets_go_of_all(void **state)
 {
     struct fixture *f = start(state, default_config(), 100);
@@ -418,6 +475,9 @@ int main(void)
         TEST(test_all_logits_are_capped),
         TEST(test_cancel_while_waiting),
         TEST(test_catching_up_is_a_prefill),
+        TEST(test_is_removed_once),
+        TEST(test_another_in_the_same_place_is_tried),
+        TEST(test_a_rest_that_fits_is_not_cut),
         TEST(test_destroy_lets_go_of_all),
         TEST(test_check_finds_a_wrong_count),
     };
