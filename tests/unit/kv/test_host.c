@@ -481,6 +481,60 @@ static void test_refuses(void **state)
     }
 }
 
+/* A device's pinned memory, of which there is one piece. */
+struct pinned {
+    char memory[SLOTS * 128];
+    bool given;
+    uint32_t n_freed;
+};
+
+static void *give_pinned(void *ctx, size_t n_bytes)
+{
+    struct pinned *p = ctx;
+    assert_int_equal(n_bytes, sizeof p->memory);
+    assert_false(p->given);
+    p->given = true;
+    return p->memory;
+}
+
+static void take_pinned(void *ctx, void *memory)
+{
+    struct pinned *p = ctx;
+    assert_ptr_equal(memory, p->memory);
+    assert_true(p->given);
+    p->given = false;
+    p->n_freed++;
+}
+
+static void test_blocks_lie_in_pinned_memory(void **state)
+{
+    (void)state;
+    struct pinned p = {.given = false};
+    struct kv_tier *t = NULL;
+    const struct kv_host_config cfg = {.max_bytes = SLOTS * 128,
+                                       .block_tokens = TOKENS,
+                                       .block_bytes = BYTES,
+                                       .alloc = give_pinned,
+                                       .free = take_pinned,
+                                       .alloc_ctx = &p};
+    for (uint64_t nth = 1; !t; nth++) { /* whatever else is short, it goes back */
+        assert_true(nth < 10);
+        mem_fail_nth(nth);
+        const enum err err = kv_host_open(&cfg, &t, NULL);
+        mem_fail_nth(0);
+        assert_int_equal(err, t ? OK : ERR_NOMEM);
+        assert_int_equal(p.given, t != NULL);
+    }
+    assert_true(p.n_freed > 0);
+    struct made m;
+    make(&m, 1);
+    char *bytes = t->ops->store_begin(t, &m.b.key, KV_TIER_EVICTED);
+    assert_true(bytes >= p.memory && bytes + BYTES <= p.memory + sizeof p.memory);
+    t->ops->store_abandon(t, &m.b.key, bytes);
+    t->ops->destroy(t);
+    assert_false(p.given);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -496,6 +550,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_passes_on, setup, teardown),
         cmocka_unit_test_setup_teardown(test_passes_on_what_is_used, setup, teardown),
         cmocka_unit_test_setup_teardown(test_gives_back_what_was_evicted, setup_refused, teardown),
+        cmocka_unit_test(test_blocks_lie_in_pinned_memory),
         cmocka_unit_test(test_refuses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
