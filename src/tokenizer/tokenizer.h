@@ -5,8 +5,9 @@
  * score, byte fallback), WPM ("bert": longest match), UGM ("t5": the best sum of scores) and
  * PLaMo's
  * ("plamo2": likewise, byte fallback). Encoding takes time about linear in the text, also for one
- * word of a megabyte. BPE, SPM and PLaMo's give back every text that they encode (the last but for
- * a byte order mark in front), if the vocabulary has all bytes; WPM and UGM normalise it.
+ * word of a megabyte. BPE, SPM and PLaMo's give back every text that they encode, if the vocabulary
+ * has all bytes, but for a U+2581 of the text, which SPM and gemma4 take for a space, and a byte
+ * order mark in front, which PLaMo's drops; WPM and UGM normalise it.
  *
  * Text from a user never becomes a control token: special tokens are looked for only inside pieces
  * that the caller marks as trusted. Pieces are otherwise one text: ids do not depend on where
@@ -105,7 +106,8 @@ const char *tokenizer_bytes(const struct tokenizer *t, token_id id, bool special
 const char *tokenizer_bytes_at(
     const struct tokenizer *t, const token_id *ids, size_t i, bool special, size_t *n_bytes);
 
-/* Append those of ids[0..n), maybe no UTF-8. With SPM decode(encode(x)) == x. */
+/* Append those of ids[0..n), maybe no UTF-8. With SPM decode(encode(x)) == x where x has no
+ * U+2581. */
 void tokenizer_decode(
     const struct tokenizer *t, const token_id *ids, size_t n, bool special, struct buf *out);
 
