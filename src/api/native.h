@@ -14,9 +14,10 @@ struct native {
     bool tokens;        /* name them in answers */
     bool post_sampling; /* probabilities are those that tokens were drawn by */
     int64_t n_indent, max_ms;
-    struct { /* until parse hands them to the request */
-        struct logit_bias *items;
-        size_t n, cap;
+    struct {                      /* until parse hands them to the request */
+        struct logit_bias *items; /* [n] of n_vocab, an id once however often a body names it */
+        uint32_t n;
+        uint32_t *places; /* [n_vocab] one more than where in items an id is; 0: nowhere */
     } bias;
     bool *has_new_line; /* [n_choices] in the text so far; made on first use */
 };

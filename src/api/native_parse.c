@@ -31,6 +31,7 @@ static void native_free(void *state)
         free(s->fields[i]);
     free(s->fields);
     free(s->bias.items);
+    free(s->bias.places);
     free(s->has_new_line);
     free(s);
 }
@@ -221,13 +222,25 @@ static enum err adapt_samplers(json_t *body, bool *last, struct err_info *e)
     return drop_unnamed(body, named, e);
 }
 
-static void add_bias(struct native *s, token_id id, float bias)
+/* Of an id that comes again, the sum, so that a body gives a step and the answer's settings no more
+ * to do than the vocabulary has tokens. */
+static enum err add_bias(
+    struct api_call *c, struct native *s, token_id id, float bias, struct err_info *e)
 {
-    if (s->bias.n == s->bias.cap) {
-        s->bias.cap = s->bias.cap ? s->bias.cap * 2 : 16; /* bounded by the body's bytes */
-        s->bias.items = mem_realloc(s->bias.items, s->bias.cap * sizeof *s->bias.items);
+    uint32_t n_vocab = tokenizer_n_vocab(c->tokenizer);
+    if (!s->bias.items) {
+        s->bias.items = malloc(n_vocab * sizeof *s->bias.items);
+        s->bias.places = calloc(n_vocab, sizeof *s->bias.places);
+        if (!s->bias.items || !s->bias.places)
+            return err_set(e, ERR_NOMEM, "no memory for 'logit_bias'");
     }
-    s->bias.items[s->bias.n++] = (struct logit_bias){.id = id, .bias = bias};
+    uint32_t *place = &s->bias.places[id];
+    if (*place == 0) {
+        s->bias.items[s->bias.n] = (struct logit_bias){.id = id};
+        *place = ++s->bias.n;
+    }
+    s->bias.items[*place - 1].bias += bias;
+    return OK;
 }
 
 /* One entry: an id or a text, all of whose tokens are meant; a number, or false for never. */
@@ -248,15 +261,14 @@ static enum err read_bias(
                                "'logit_bias' has token id %lld; the vocabulary has 0 to %u",
                                (long long)id,
                                n_vocab - 1);
-        add_bias(s, (token_id)id, (float)bias);
-        return OK;
+        return add_bias(c, s, (token_id)id, (float)bias, e);
     }
     if (!json_is_string(what))
         return api_wrong_type("logit_bias", "pairs of a token id or text and a bias", what, e);
     struct token_list ids = {0};
     err = native_encode(c->tokenizer, what, false, false, &ids, e);
     for (size_t i = 0; !err && i < ids.n; i++)
-        add_bias(s, ids.ids[i], (float)bias);
+        err = add_bias(c, s, ids.ids[i], (float)bias, e);
     token_list_deinit(&ids);
     return err;
 }
@@ -308,9 +320,9 @@ static enum err forbid_ends(struct api_call *c,
 {
     bool ignored = false;
     enum err err = api_get_bool(body, "ignore_eos", &ignored, e);
-    for (uint32_t i = 0; ignored && i < tokenizer_n_vocab(c->tokenizer); i++)
+    for (uint32_t i = 0; !err && ignored && i < tokenizer_n_vocab(c->tokenizer); i++)
         if (tokenizer_is_eog(c->tokenizer, (token_id)i))
-            add_bias(s, (token_id)i, -INFINITY);
+            err = add_bias(c, s, (token_id)i, -INFINITY, e);
     return err;
 }
 
@@ -578,7 +590,7 @@ void native_parse_settings(struct api_call *c, const json_t *body, struct api_jo
     job->params.max_tokens_gives = true;
     job->params.bias = s->bias.items; /* params.c saw none; freed with the job */
     p->sample.bias = s->bias.items;
-    p->sample.n_bias = (uint32_t)s->bias.n;
+    p->sample.n_bias = s->bias.n;
     p->sample.temperature_last = json_is_true(json_object_get(body, "temperature_last"));
     s->bias.items = NULL;
     p->sampled_logprobs = s->post_sampling;

@@ -52,6 +52,16 @@ def test_a_body_without_room_is_not_called_wrong(start_server):
     still_serves(server)
 
 
+def test_biases_without_room(start_server):
+    """A text that is one token again and again: no list of them all is made."""
+    server = start_server()
+    allow(server, 180)
+    body = {**SMALL, "n_predict": 4, "logit_bias": [[" a b c d e f" * 1_250_000, 0.5]]}
+    status, _, data = server.request("POST", "/completion", body)
+    assert status == 200 or refused(status, data), data[:200]
+    still_serves(server)
+
+
 def test_forms_without_room(start_server, tmp_path):
     """16 uploads that wait for their last bytes: together they have more than there is."""
     server = start_server("--batch-dir", tmp_path)

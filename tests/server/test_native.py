@@ -191,6 +191,20 @@ def test_logit_bias_in_every_form(server):
         refused(server, "/completion", {"prompt": "a", "logit_bias": bias}, "logit_bias")
 
 
+def test_a_token_that_is_biased_often(server):
+    """The sum counts: what a step adds, and the answer tells, is not longer than the vocabulary."""
+    first = server.json("POST", "/tokenize", {"content": PARIS})["tokens"][0]
+    again = [[first, 50], [70, -1], [first, -100], [70, False]]
+    a = complete(server, prompt=ASKED, logit_bias=again, n_predict=3)
+    assert not a["content"].startswith("The")
+    assert a["generation_settings"]["logit_bias"] == [{"token": first, "bias": -50},
+                                                      {"token": 70, "bias": None}]
+    ids = server.json("POST", "/tokenize", {"content": "a b c"})["tokens"]
+    a = complete(server, prompt=ASKED, logit_bias=[["a b c" * 100_000, 0.5]], n_predict=3)
+    told = [b["token"] for b in a["generation_settings"]["logit_bias"]]
+    assert len(told) == len(set(told)) and set(ids) <= set(told), len(told)
+
+
 def test_samplers(server):
     """Named stages apply, the others are off; an order that is not Weir's is refused."""
     only = {"prompt": "Once", "n_predict": 8, "seed": 3}
