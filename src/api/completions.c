@@ -46,7 +46,8 @@ enum err api_ids_prompt(struct api_call *c,
     size_t n = json_array_size(v);
     if (n == 0)
         return err_invalid(e, field, "'%s' is empty", field);
-    for (size_t i = 0; i < n; i++) {
+    enum err err = token_list_room(&p->ids, n, e);
+    for (size_t i = 0; !err && i < n; i++) {
         const json_t *item = json_array_get(v, i);
         char at[64];
         if (!api_is_whole(item, &id)) {
@@ -64,14 +65,14 @@ enum err api_ids_prompt(struct api_call *c,
                                (long long)n_vocab);
         token_list_add(&p->ids, (token_id)id);
     }
-    if (c->echo) {
+    if (!err && c->echo) {
         struct utf8_stream u = {0};
         struct buf bytes = {0};
         tokenizer_decode(c->tokenizer, p->ids.ids, p->ids.n, false, &bytes);
         utf8_feed(&u, bytes.data, bytes.len, true, &p->text);
         buf_deinit(&bytes);
     }
-    return OK;
+    return err;
 }
 
 static enum err one_prompt(struct api_call *c,

@@ -75,7 +75,7 @@ enum err native_encode_list(const struct tokenizer *t,
                               (long long)id,
                               field,
                               (long long)n_vocab);
-        else
+        else if (!(err = token_list_room(ids, 1, e)))
             token_list_add(ids, (token_id)id);
     }
     return err;

@@ -208,6 +208,7 @@ static enum err detokenize(struct api_call *c, const json_t *body, struct err_in
         return err_invalid(e, field, "'%s' is required", field);
     if (!json_is_array(v))
         return api_wrong_type(field, "an array of token ids", v, e);
+    err = token_list_room(&ids, json_array_size(v), e);
     for (size_t i = 0; !err && i < json_array_size(v); i++) {
         int64_t id;
         err = api_int_of(

@@ -19,9 +19,8 @@ void token_list_deinit(struct token_list *l)
     *l = (struct token_list){0};
 }
 
-enum err encoder_room(struct encoder *enc, size_t n, struct err_info *e)
+enum err token_list_room(struct token_list *l, size_t n, struct err_info *e)
 {
-    struct token_list *l = enc->out;
     if (l->cap - l->n >= n)
         return OK;
     size_t cap = l->cap + l->cap / 2 > l->n + n ? l->cap + l->cap / 2 : l->n + n;
@@ -31,6 +30,11 @@ enum err encoder_room(struct encoder *enc, size_t n, struct err_info *e)
     l->ids = ids;
     l->cap = cap;
     return OK;
+}
+
+enum err encoder_room(struct encoder *enc, size_t n, struct err_info *e)
+{
+    return token_list_room(enc->out, n, e);
 }
 
 enum err encoder_text_room(struct encoder *enc, size_t n, struct err_info *e)

@@ -36,7 +36,10 @@ struct token_list {
     size_t n;
     size_t cap;
 };
+/* May abort where there is no room: of as many ids as a client likes, ask for it first. */
 void token_list_add(struct token_list *l, token_id id);
+/* Room for n more. Errors: ERR_NOMEM. */
+enum err token_list_room(struct token_list *l, size_t n, struct err_info *e) WEIR_MUST_USE;
 void token_list_deinit(struct token_list *l);
 
 /* Read the vocabulary from the file; *g must outlive it. An unknown pre-tokenizer name is a

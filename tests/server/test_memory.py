@@ -62,6 +62,20 @@ def test_biases_without_room(start_server):
     still_serves(server)
 
 
+@pytest.mark.parametrize("path, field", [("/v1/completions", "prompt"), ("/completion", "prompt"),
+                                         ("/detokenize", "tokens")])
+def test_ids_without_room(start_server, path, field):
+    """The body itself still has room, at some of these limits; the ids that it names have none."""
+    body = f'{{"{field}":[{"1," * 7_500_000}1]}}'.encode()
+    for mib in range(266, 339, 12):
+        server = start_server()
+        allow(server, mib)
+        status, _, data = server.request("POST", path, body)
+        assert status in (200, 400) or refused(status, data), data[:200]
+        still_serves(server)
+        server.stop()
+
+
 def test_forms_without_room(start_server, tmp_path):
     """16 uploads that wait for their last bytes: together they have more than there is."""
     server = start_server("--batch-dir", tmp_path)
