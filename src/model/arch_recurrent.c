@@ -30,6 +30,7 @@ static const struct arch rows[] = {
      .gate_in_query = true,
      .ffn_norm = "post_attention_norm",
      .experts = REQUIRED,
+     .expert_ff_by_rank = true,
      .shared = REQUIRED,
      .shared_gate = REQUIRED,
      .recurrence = RECURRENCE_DELTA,

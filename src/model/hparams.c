@@ -464,6 +464,7 @@ static enum err read_temperature(struct model *m, const struct arch *arch, struc
     const char *length = key_find(m, "attention.temperature_length")
                              ? "attention.temperature_length"
                              : "rope.scaling.original_context_length";
+    hp->temper_length = hp->n_ctx_train;
     return key_u32_in(m, length, 1, MAX_CTX, &hp->temper_length, e);
 }
 

@@ -559,6 +559,30 @@ static void test_saved(void **state)
     buf_deinit(&b);
 }
 
+/* Keys that files may go without, and what stands in for them: half of feed_forward_length for each
+ * of two experts, and the context, in which a temperature begins to rise. */
+static void test_left_out(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *path, *from, *to;
+    } cases[] = {
+        {RECURRENT "qwen35moe.f32.gguf",
+         "qwen35moe.expert_feed_forward_length",
+         "qwen35moe.expert_feed_forward_xxxxxx"},
+        {FAMILIES "mistral3.f32.gguf",
+         "mistral3.rope.scaling.original_context_length",
+         "mistral3.rope.scaling.original_context_xxxxxx"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct err_info e = {0};
+        const enum err err =
+            load_patched(cases[i].path, cases[i].from, cases[i].to, strlen(cases[i].to), &e);
+        if (err)
+            fail_msg("%s: %s", cases[i].path, e.text);
+    }
+}
+
 /* What only some layers of an architecture may have, or all must. */
 static void test_second_norms(void **state)
 {
@@ -671,6 +695,7 @@ int main(void)
         cmocka_unit_test(test_stacked),
         cmocka_unit_test(test_rope_switch),
         cmocka_unit_test(test_saved),
+        cmocka_unit_test(test_left_out),
         cmocka_unit_test(test_second_norms),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_types),
