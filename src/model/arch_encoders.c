@@ -62,6 +62,11 @@ static const struct arch rows[] = {
      .window_last = true,
      .window_rope = true},
     {.name = "eurobert", .both_ways = true, .rope = ROPE_HALVES, .qkv_bias = OPTIONAL},
+    {.name = "neo-bert", /* its files keep gate and up in one */
+     .both_ways = true,
+     .other_head = true,
+     .rope = ROPE_ADJACENT,
+     .output_norm = "enc.output_norm"},
     {.name = "llama-embed",
      .both_ways = true,
      .rope = ROPE_ADJACENT,

@@ -490,4 +490,6 @@ FAMILIES = {
         base=5000.0, window_base=500.0, scaling="yarn", factor=4.0, first_ctx=64,
         keys={"attention.sliding_window": 24, "rope.freq_base_swa": 500.0, "rope.scaling.type": "yarn",
               "rope.scaling.factor": 4.0, "rope.scaling.original_context_length": 64}),
+    "neo-bert": dict(arch="neo-bert", fused=True, tied=True, heads_kv=2, both_ways=True, output_norm="enc.output_norm",
+                     keys={"attention.causal": False, "pooling_type": 2}),
 }

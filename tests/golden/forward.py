@@ -456,7 +456,7 @@ def forward(c, t, ids):
                              for s, m in zip(streams[1:], t["altup_unembd_proj.weight"]))
         x = x / len(streams)
     if c.get("both_ways"):
-        return norm(x, "output_norm")
+        return norm(x, c.get("output_norm", "output_norm"))
     out = norm(x, c.get("output_norm", "output_norm")) @ t.get("output.weight", t["token_embd.weight"]).T
     out = (out + t.get("output.bias", 0.0)) / c.get("logit_divisor", 1.0)
     out = out * np.float64(np.float32(c.get("logit_factor", 1.0)))

@@ -27,6 +27,7 @@ static const struct {
                 {"jina-bert-v3", 0},
                 {"llama-embed", 0},
                 {"eurobert", 0},
+                {"neo-bert", 0},
                 {"modern-bert", 0},
                 {"modern-bert-silu", 0}};
 
