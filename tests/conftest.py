@@ -14,7 +14,7 @@ if threading.current_thread() is threading.main_thread():
 
 
 # Files that take longest are begun first, for none of them to run alone at the end (--dist loadfile).
-LONGEST = ["test_tools", "test_schemas", "test_structured", "test_golden", "test_batches", "test_gpu",
+LONGEST = ["test_templates", "test_tools", "test_schemas", "test_structured", "test_golden", "test_batches", "test_gpu",
            "test_clients", "test_cache", "test_api", "test_model_files"]
 
 
