@@ -28,7 +28,6 @@ static const struct api_refused refused[] = {
     {"logprob_token_ids", NEUTRAL_EMPTY, 0},
     {"reasoning_budget_message", NEUTRAL_EMPTY, 0},
     {"repetition_detection", NEUTRAL_NOTHING, 0},
-    {"no_stop_trim", NEUTRAL_FALSE, 0},
     {"grammar_lazy", NEUTRAL_FALSE, 0},
     {"return_hidden_states", NEUTRAL_FALSE, 0},
     {"return_token_ids", NEUTRAL_FALSE, 0},
@@ -44,7 +43,6 @@ static const struct api_refused refused[] = {
     {"prompt_logprobs", NEUTRAL_NOTHING, 0},
     {"truncate_prompt_tokens", NEUTRAL_NOTHING, 0},
     {"use_beam_search", NEUTRAL_FALSE, 0},
-    {"include_stop_str_in_output", NEUTRAL_FALSE, 0},
     {"skip_special_tokens", NEUTRAL_TRUE, 0},
     {"length_penalty", NEUTRAL_NUMBER, 1},
     {"n_probs", NEUTRAL_NUMBER, 0},
@@ -217,9 +215,11 @@ static enum err parse_stop(const json_t *body, struct api_params *out, struct er
 {
     const json_t *v = api_get(body, "stop");
     struct gguf_str texts[REQUEST_MAX_STOPS];
-    enum err err = OK;
-    if (!v)
-        return OK;
+    bool *keep = &out->request.keep_stop;
+    enum err err;
+    if ((err = api_get_bool(body, "no_stop_trim", keep, e)) ||
+        (err = api_get_bool(body, "include_stop_str_in_output", keep, e)) || !v)
+        return err;
     const bool many = json_is_array(v);
     const size_t n = many ? json_array_size(v) : 1;
     if (n > REQUEST_MAX_STOPS)

@@ -190,6 +190,29 @@ static enum stop_kind end_of_lines(
     return STOP_TIME;
 }
 
+/* Does the output end within these bytes of its newest token? Then *end_bytes is where, counted
+ * from the very first, and *kind by what. */
+static bool text_ends(struct request *r,
+                      const char *bytes,
+                      size_t n,
+                      bool early,
+                      uint64_t *end_bytes,
+                      enum stop_kind *kind)
+{
+    bool stopped = false;
+    *end_bytes = 0;
+    if (early)
+        stop_skip(r->stop, n);
+    else
+        stopped = stop_feed(r->stop, bytes, n, end_bytes, &r->now.stop_text);
+    if (stopped && r->params.keep_stop)
+        *end_bytes += stop_get(r->stop, r->now.stop_text).len;
+    *kind = end_of_lines(r, bytes, n, &stopped, end_bytes);
+    if (stopped && *kind == STOP_NONE)
+        *kind = STOP_TEXT;
+    return stopped;
+}
+
 /* Append a chosen token to its request and see whether the request is done. */
 static void accept_token(struct engine *eng, struct request *r, const struct sample_job *job)
 {
@@ -234,11 +257,9 @@ static void accept_token(struct engine *eng, struct request *r, const struct sam
     }
     size_t n_bytes;
     const char *bytes = tokenizer_bytes(eng->tokenizer, job->chosen, false, &n_bytes);
-    uint64_t end_bytes = 0;
-    bool stopped = !early && stop_feed(r->stop, bytes, n_bytes, &end_bytes, &r->now.stop_text);
-    if (early)
-        stop_skip(r->stop, n_bytes);
-    enum stop_kind line_stop = end_of_lines(r, bytes, n_bytes, &stopped, &end_bytes);
+    uint64_t end_bytes;
+    enum stop_kind kind;
+    const bool stopped = text_ends(r, bytes, n_bytes, early, &end_bytes, &kind);
     r->n_text_bytes += n_bytes;
     if (r->thought.limit.on)
         note_thought(eng, r, job->chosen);
@@ -253,9 +274,9 @@ static void accept_token(struct engine *eng, struct request *r, const struct sam
     sched_append(&r->seq);
     step_note_news(eng, r);
     if (stopped) {
-        r->now.stop = line_stop ? line_stop : STOP_TEXT;
+        r->now.stop = kind;
         r->n_text_bytes = end_bytes; /* the rest of the token was cut off */
-        step_finish(eng, r, line_stop ? FINISH_LENGTH : FINISH_STOP);
+        step_finish(eng, r, kind == STOP_TEXT ? FINISH_STOP : FINISH_LENGTH);
     } else if (to == GRAMMAR_ENDED) {
         r->now.stop = STOP_GRAMMAR;
         step_finish(eng, r, FINISH_STOP);

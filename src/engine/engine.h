@@ -101,6 +101,7 @@ struct request_params {
     bool progress;            /* each part of the prompt computed is news */
     struct stop_texts *stops; /* texts that end the output, themselves cut off (stop.h); or NULL.
                                * The request keeps a reference */
+    bool keep_stop;           /* the one that ends it is not cut off */
     const token_id *stop_ids; /* [n_stop_ids] tokens that end the output, themselves cut off */
     uint32_t n_stop_ids;
     bool cache;             /* find, and leave, prefixes in KV memory */

@@ -357,7 +357,7 @@ enum stop_kind request_stop(const struct request *r)
 
 const char *request_stop_text(const struct request *r)
 {
-    return stop_get(r->stop, r->seen.stop_text);
+    return stop_get(r->stop, r->seen.stop_text).data;
 }
 
 struct request_times request_times(const struct request *r)

@@ -128,9 +128,9 @@ void stop_destroy(struct stop_matcher *s)
     free(s);
 }
 
-const char *stop_get(const struct stop_matcher *s, uint32_t i)
+struct gguf_str stop_get(const struct stop_matcher *s, uint32_t i)
 {
-    return stop_texts_get(s->texts, i).data;
+    return stop_texts_get(s->texts, i);
 }
 
 static bool advance(const struct automaton *a, uint32_t *matched, char c)

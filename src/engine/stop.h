@@ -37,7 +37,7 @@ struct gguf_str stop_texts_get(const struct stop_texts *t, uint32_t i);
 /* At the beginning of an output; keeps a reference. NULL for NULL. */
 struct stop_matcher *stop_begin(struct stop_texts *t);
 void stop_destroy(struct stop_matcher *s);
-const char *stop_get(const struct stop_matcher *s, uint32_t i); /* its text i */
+struct gguf_str stop_get(const struct stop_matcher *s, uint32_t i); /* stop_texts_get */
 
 /* Feed bytes. True when a stop string was completed: *end_bytes is then where the output ends,
  * counted from the very first byte, and *which the string's index. When one byte completes several,

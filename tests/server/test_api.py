@@ -208,6 +208,10 @@ def test_stop_strings(server):
         for more in ({}, {"logprobs": 0}, {"return_tokens": True}):
             events = server.events(COMPLETIONS, {**body, **more})
             assert "".join(e["choices"][0]["text"] for e in events) == full[:full.index(stop)]
+            for kept in ("include_stop_str_in_output", "no_stop_trim"):
+                events = server.events(COMPLETIONS, {**body, **more, kept: True})
+                assert "".join(e["choices"][0]["text"] for e in events) == full[:full.index(stop) + 6]
+                assert events[-1]["choices"][0]["finish_reason"] == "stop"
             assert events[-1]["choices"][0]["finish_reason"] == "stop"
 
 
