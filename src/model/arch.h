@@ -171,6 +171,8 @@ struct arch {
     bool streams;          /* several residual streams, a product beside attention, and gates
                             * of which only the largest values are kept */
     bool experts_beside;   /* experts add to a dense part, each with its own norms */
+    bool experts_first;    /* likewise, but read the stream as the layer finds it; the dense part is
+                            * as wide as that */
     uint32_t by_width_layers; /* with so many layers scores scale by n_embd / n_head */
     enum temper temper;
     bool yarn_log;    /* knows rope.scaling.yarn_log_multiplier */

@@ -118,10 +118,11 @@ void plan_attend(struct builder *b);
 
 /* experts.c: scores for the experts, where they are not of what these read; else those too, the
  * experts and the one that all rows share, to OUT; or, beside a dense part whose result OUT holds,
- * normalised and added to it. */
+ * normalised and added to it; or of X before attention, to SHARED. */
 void plan_router(struct builder *b, enum model_buf in);
 void plan_experts(struct builder *b, enum model_buf in);
 void plan_experts_beside(struct builder *b);
+void plan_experts_first(struct builder *b);
 
 /* per_layer.c: what each layer will read of the token, once X is embedded; and what a layer makes
  * of its part, at its end. */

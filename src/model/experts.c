@@ -136,6 +136,14 @@ static enum err read_widths(struct model *m, const struct arch *arch, struct err
     return err;
 }
 
+/* What the file says is how long experts are. */
+static void set_dense_widths(struct model *m)
+{
+    m->hp.n_ff = m->hp.n_embd;
+    for (uint32_t i = 0; i < m->hp.n_layer; i++)
+        m->layers[i].n_ff = m->hp.n_embd;
+}
+
 enum err experts_read(struct model *m, const struct arch *arch, struct err_info *e)
 {
     struct model_hparams *hp = &m->hp;
@@ -155,6 +163,8 @@ enum err experts_read(struct model *m, const struct arch *arch, struct err_info 
         return check_dense(m, arch, e);
     if ((err = read_widths(m, arch, e)))
         return err;
+    if (arch->experts_first)
+        set_dense_widths(m);
     const uint32_t widest = hp->n_ff_expert > hp->n_embd ? hp->n_ff_expert : hp->n_embd;
     if ((uint64_t)widest * hp->n_expert_used > MAX_EXPERT_WIDTH)
         return err_set(e,
@@ -334,6 +344,15 @@ void plan_experts(struct builder *b, enum model_buf in)
         BUF_SHARED_GATE;
     if (arch->shared_average)
         plan_add(b, OP_SCALE, BUF_OUT, BUF_OUT)->scale = 0.5f;
+}
+
+void plan_experts_first(struct builder *b)
+{
+    plan_norm(b, "ffn_norm_exps", BUF_X, BUF_H);
+    plan_router(b, BUF_H);
+    begin_experts(b);
+    plan_add(b, OP_SELECT, BUF_ROUTER, BUF_ROUTER)->n_head = b->n_used;
+    add_selected(b, BUF_H, BUF_SHARED);
 }
 
 /* The router reads the stream by a norm of its own, the experts by another (Gemma 4). */

@@ -28,7 +28,7 @@
  *      EXPERT_GATE, EXPERT_UP  [n_expert_used][n_ff_expert]     by rank of the selection
  *      EXPERT_OUT  [n_expert_used][n_embd]
  *      SHARED [n_embd], SHARED_GATE [1]    of the expert that all rows share; or, where experts
- *                                          run beside the dense part, what they put out
+ *                                          run beside or before the dense part, what they put out
  *
  * in models whose layers have embeddings of their own (Gemma 4's smaller ones):
  *

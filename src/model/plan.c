@@ -278,6 +278,8 @@ static void add_layer(struct builder *b)
         plan_streams_predict(b);
     if (experts && b->arch->router_first)
         plan_router(b, BUF_X);
+    if (experts && b->arch->experts_first)
+        plan_experts_first(b);
     if (l->n_head) {
         plan_attention(b, parallel);
     } else if (l->recurrent) {
@@ -288,13 +290,15 @@ static void add_layer(struct builder *b)
         return;
     const enum model_buf in =
         parallel ? BUF_H : plan_norm_before(b, b->arch->ffn_norm ? b->arch->ffn_norm : "ffn_norm");
-    if (experts && !b->arch->experts_beside)
+    if (experts && !b->arch->experts_beside && !b->arch->experts_first)
         plan_experts(b, in);
     else
         add_dense(b, in);
     if (experts && b->arch->experts_beside)
         plan_experts_beside(b);
     plan_result(b, "post_ffw_norm", "layer_output_norm");
+    if (experts && b->arch->experts_first)
+        plan_add(b, OP_ADD, BUF_SHARED, BUF_X);
     if (b->arch->streams)
         plan_streams_correct(b);
     else if (b->arch->per_layer)
@@ -428,7 +432,8 @@ static void set_widths(struct model *m, const struct arch *arch)
     w[BUF_ROUTER] = hp->n_expert;
     w[BUF_EXPERT_GATE] = w[BUF_EXPERT_UP] = hp->n_expert_used * hp->n_ff_expert;
     w[BUF_EXPERT_OUT] = hp->n_expert_used * hp->n_embd;
-    w[BUF_SHARED] = hp->n_ff_shared || (arch->experts_beside && hp->n_expert) ? hp->n_embd : 0;
+    const bool both = (arch->experts_beside || arch->experts_first) && hp->n_expert;
+    w[BUF_SHARED] = hp->n_ff_shared || both ? hp->n_embd : 0;
     w[BUF_SHARED_GATE] = hp->n_ff_shared ? 1 : 0;
     w[BUF_LOGITS] = m->generates ? hp->n_vocab : 0;
     w[BUF_HIDDEN] = hp->n_embd;

@@ -360,6 +360,8 @@ def forward(c, t, ids):
             y = norm_here(before, "ffn_norm" if c.get("second") == "ffn_norm" else "attn_norm")
         else:
             y = x if c.get("norms") == "after" else norm_here(x, ffn_norm_of(c))
+        if c.get("experts_first"):
+            y = norm_here(before, "ffn_norm_exps")
         if is_expert_layer(c, i):
             out = np.zeros_like(x)
             used = of_layer(c, "used", i)
@@ -420,7 +422,12 @@ def forward(c, t, ids):
                 if c.get("shared_gate"):
                     shared /= 1 + np.exp(-(y @ w("ffn_gate_inp_shexp")))[:, None]
                 out = (out + shared) * (0.5 if c.get("shared_average") else 1.0)
-            y = dense + norm_here(out, "post_ffw_norm_2") if c.get("beside_dense") else out
+            y = out
+            if c.get("beside_dense"):
+                y = dense + norm_here(out, "post_ffw_norm_2")
+            if c.get("experts_first"):
+                z = norm_here(x, "ffn_norm")
+                y = out + linear(gate(linear(z, "ffn_gate"), linear(z, "ffn_up")), "ffn_down")
         elif c.get("unary"):
             y = linear(unary(linear(y, "ffn_up"), i), "ffn_down")
         else:

@@ -162,9 +162,10 @@ def tensors_of(c, rng):
             norm(p + "laurel_post_norm", d)
         if c.get("layer_scale") or c.get("embed_again"):
             vec(p + "layer_output_scale.weight", 1, 0.8, 0.1)
-        if not is_expert_layer(c, i) or c.get("beside_dense"):
+        if not is_expert_layer(c, i) or c.get("beside_dense") or c.get("experts_first"):
             if not ff:
                 continue
+            ff = d if c.get("experts_first") else ff
             if c.get("unary"):
                 mat(p + "ffn_up", ff, d)
             elif c.get("fused") or c.get("fused_ffn"):
@@ -180,6 +181,8 @@ def tensors_of(c, rng):
             continue
         e, f = c["experts"], of_layer(c, "ff_expert", i)
         mat(p + "ffn_gate_inp", e, d)
+        if c.get("experts_first"):
+            norm(p + "ffn_norm_exps", d)
         if c.get("fused_experts"):
             mat(p + "ffn_gate_up_exps", e, 2 * f, d)
         if c.get("beside_dense"):
