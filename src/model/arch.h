@@ -173,6 +173,7 @@ struct arch {
     bool experts_beside;   /* experts add to a dense part, each with its own norms */
     bool experts_first;    /* likewise, but read the stream as the layer finds it; the dense part is
                             * as wide as that */
+    bool sight_beside;     /* layers have matrices of their own for what is seen, left alone */
     uint32_t by_width_layers; /* with so many layers scores scale by n_embd / n_head */
     enum temper temper;
     bool yarn_log;    /* knows rope.scaling.yarn_log_multiplier */

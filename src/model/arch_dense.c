@@ -347,6 +347,7 @@ static const struct arch rows[] = {
      .bare_norms = true, /* of those after a sub-layer */
      .window_pattern = 8,
      .window_rope = true},
+    {.name = "cogvlm", .rope = ROPE_HALVES, .sight_beside = true}, /* of texts */
     {.name = "deepseek2", /* DeepSeek-V2 to R1, Kimi-K2, GLM-4.7-Flash, Youtu-LLM */
      .rope = ROPE_ADJACENT,
      .latent = true,

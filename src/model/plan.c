@@ -269,11 +269,26 @@ static void add_dense(struct builder *b, enum model_buf in)
     plan_linear(b, "ffn_down", BUF_GATE, n_ff, BUF_OUT, n_embd, bias);
 }
 
+/* What stands in for the layer's matrices where it is given a picture. */
+static void leave_sight(struct builder *b)
+{
+    static const char *const stems[] = {
+        "vis_attn_qkv", "vis_attn_output", "vis_gate", "vis_up", "vis_down"};
+    for (size_t i = 0; i < sizeof stems / sizeof stems[0]; i++) {
+        const struct gguf_tensor *t =
+            gguf_find_tensor(b->m->gguf, plan_name(b, stems[i], "weight"));
+        if (t)
+            plan_mark(b, t);
+    }
+}
+
 static void add_layer(struct builder *b)
 {
     const struct model_layer *l = &b->m->layers[b->layer];
     const bool parallel = is_parallel(b);
     const bool experts = b->m->hp.n_expert && plan_has(b, "ffn_gate_inp");
+    if (b->arch->sight_beside)
+        leave_sight(b);
     if (b->arch->streams)
         plan_streams_predict(b);
     if (experts && b->arch->router_first)

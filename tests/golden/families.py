@@ -493,4 +493,5 @@ FAMILIES = {
     "neo-bert": dict(arch="neo-bert", fused=True, tied=True, heads_kv=2, both_ways=True, output_norm="enc.output_norm",
                      keys={"attention.causal": False, "pooling_type": 2}),
     "arctic": dict(arch="arctic", layers=3, heads_kv=2, experts=6, used=2, ff=24, ff_expert=24, experts_first=True),
+    "cogvlm": dict(arch="cogvlm", pair="halves", heads_kv=2, fused_qkv=True, sight_beside=True),
 }

@@ -115,6 +115,12 @@ def tensors_of(c, rng):
                         std=1.5)
                 if c.get("qkv_bias"):
                     vec(p + f"attn_{x}.bias", n)
+        if c.get("sight_beside"): # which is left alone
+            mat(p + "vis_attn_qkv", q + kv + v, d)
+            mat(p + "vis_attn_output", d, q)
+            mat(p + "vis_gate", ff, d)
+            mat(p + "vis_up", ff, d)
+            mat(p + "vis_down", d, ff)
         if h and c.get("indexed_blocks") and i >= c["dense_first"]: # which is left alone as well
             n_head, key = c["indexed_blocks"]
             mat(p + "indexer.q_proj", n_head * key, d)
