@@ -88,12 +88,16 @@ struct arch {
                                * picks, which is all */
     enum presence out_bias;   /* attn_output.bias, and those of a dense feed-forward part */
     enum presence logit_bias; /* output.bias */
+    uint32_t unsaid[2];       /* tokens that are never said, from the first to before the second, in
+                               * files that have so many */
     enum qk_norm qk_norm;     /* attn_{q,k}_norm.weight */
     bool qk_norm_optional;    /* or not: some files have none */
+    float qk_eps;             /* of these; 0: as of the others */
     enum norm_kind norm;
     bool norm_by_key; /* by RMS where the file has an epsilon for that */
     enum norm_place norms;
-    float after_eps; /* of norms after a sub-layer; 0: as of the others */
+    bool norms_after_by_key; /* after it, by the names of those before, if swin_norm says so */
+    float after_eps;         /* of norms after a sub-layer; 0: as of the others */
     enum parallel parallel;
     enum second_norm second;
     const char *ffn_norm; /* name of the norm before the feed-forward part; NULL: ffn_norm */

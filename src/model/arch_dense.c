@@ -347,6 +347,13 @@ static const struct arch rows[] = {
      .bare_norms = true, /* of those after a sub-layer */
      .window_pattern = 8,
      .window_rope = true},
+    {.name = "chameleon", /* of texts: no tokens of pictures */
+     .rope = ROPE_ADJACENT,
+     .qkv_bias = OPTIONAL,
+     .qk_norm = QK_NORM_EACH,
+     .qk_eps = 1e-5f,
+     .norms_after_by_key = true,
+     .unsaid = {4, 8196}},
     {.name = "cogvlm", .rope = ROPE_HALVES, .sight_beside = true}, /* of texts */
     {.name = "deepseek2", /* DeepSeek-V2 to R1, Kimi-K2, GLM-4.7-Flash, Youtu-LLM */
      .rope = ROPE_ADJACENT,

@@ -2,6 +2,7 @@
 #include "model/build.h"
 #include "model/keys.h"
 
+#include <math.h>
 #include <string.h>
 
 /* No file says it: this one does without the norms of Q and K. */
@@ -152,6 +153,9 @@ static void add_qk_norm(struct builder *b, const char *stem, enum model_buf buf,
     const uint32_t dim = b->m->layers[b->layer].head_dim;
     if (b->arch->qk_norm == QK_PLAIN || (b->arch->qk_norm_optional && !plan_has(b, stem)))
         return;
+    const float eps = b->m->hp.norm_eps, own = b->arch->qk_eps;
+    if (own > 0.0f && eps > 0.0f && own != eps) /* what makes one the other */
+        plan_add(b, OP_SCALE, buf, buf)->scale = sqrtf(eps / own);
     const bool layer = rows && b->norm == NORM_LAYER;
     struct op *op = plan_add(b,
                              layer  ? OP_LAYER_NORM
@@ -167,7 +171,14 @@ static void add_qk_norm(struct builder *b, const char *stem, enum model_buf buf,
                       each ? n / dim : 1,
                       F32_ONLY,
                       bare ? ABSENT : REQUIRED);
-    op->bias = plan_take(b, plan_name(b, stem, "bias"), n, 1, F32_ONLY, layer ? REQUIRED : ABSENT);
+    op->bias = plan_take(b,
+                         plan_name(b, stem, "bias"),
+                         each ? dim : n,
+                         each ? n / dim : 1,
+                         F32_ONLY,
+                         layer  ? REQUIRED
+                         : each ? OPTIONAL
+                                : ABSENT);
 }
 
 /* The norm that only the feed-forward part of a parallel layer reads, once attention's linears have
@@ -294,7 +305,7 @@ static void add_attention_gate(struct builder *b, enum unary_kind kind, uint32_t
  * it read does so once more, each time under a norm. */
 static void add_result(struct builder *b)
 {
-    if (b->arch->norms != NORM_OF_SUM || !plan_has(b, "attn_norm_2")) {
+    if (b->norms != NORM_OF_SUM || !plan_has(b, "attn_norm_2")) {
         plan_result(b, "post_attention_norm", "attn_output_norm");
         return;
     }

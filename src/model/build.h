@@ -9,6 +9,7 @@ struct builder {
     struct model *m;
     const struct arch *arch;
     enum norm_kind norm;
+    enum norm_place norms;
     uint32_t n_used, n_ff_expert;  /* experts of a row in the layer, and their width */
     uint32_t most_ops, most_parts; /* that m->ops and m->parts have room for, at least 1 */
     uint32_t layer;

@@ -242,8 +242,8 @@ enum op_kind {
                      * missing, or have a row for each head */
     OP_HEAD_UNIT,   /* each head of head_dim of the first n_out values of `out`: x / sqrt(sum(x^2) +
                      * eps) */
-    OP_HEAD_LAYER_NORM, /* as OP_LAYER_NORM over each head of head_dim of buffer `out`, in place,
-                         * without a bias; w: f32 [heads][head_dim] */
+    OP_HEAD_LAYER_NORM, /* as OP_LAYER_NORM over each head of head_dim of buffer `out`, in place; w
+                         * and bias, which may be missing: f32 [heads][head_dim] */
     OP_ROPE,            /* rotate Q and K by position (K, Q in place) */
     OP_ROPE_STORE,      /* the same, then store K, V of `layer` */
     OP_ATTENTION, /* out[r] = softmax(cap(Q[r] . K^T * scale) - slope * distance) V over the row's

@@ -4,6 +4,7 @@
 #include "model/build.h"
 #include "model/keys.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -135,7 +136,7 @@ void plan_stacked(struct builder *b,
 
 enum model_buf plan_norm_before(struct builder *b, const char *stem)
 {
-    if (b->arch->norms == NORM_AFTER || b->arch->norms == NORM_OF_SUM)
+    if (b->norms == NORM_AFTER || b->norms == NORM_OF_SUM)
         return BUF_X;
     if (b->arch->first_bare && b->layer == 0 && strcmp(stem, "attn_norm") == 0 &&
         !plan_has(b, stem))
@@ -147,13 +148,15 @@ enum model_buf plan_norm_before(struct builder *b, const char *stem)
 void plan_result(struct builder *b, const char *norm, const char *norm_of_sum)
 {
     const float eps = b->m->hp.norm_eps, other = b->arch->after_eps;
-    const bool after = b->arch->norms == NORM_AFTER || b->arch->norms == NORM_BOTH;
+    const bool after = b->norms == NORM_AFTER || b->norms == NORM_BOTH;
+    if (b->arch->norms_after_by_key)
+        norm = strcmp(norm, "post_ffw_norm") == 0 ? "ffn_norm" : "attn_norm";
     if (after && other > 0.0f && eps > 0.0f) /* what makes one the other */
         plan_add(b, OP_SCALE, BUF_OUT, BUF_OUT)->scale = sqrtf(eps / other);
     if (after)
         plan_norm(b, norm, BUF_OUT, BUF_OUT);
     plan_add(b, OP_ADD, BUF_OUT, BUF_X)->scale = b->m->hp.residual_scale;
-    if (b->arch->norms == NORM_OF_SUM)
+    if (b->norms == NORM_OF_SUM)
         plan_norm(b, norm_of_sum, BUF_X, BUF_X);
 }
 
@@ -401,6 +404,23 @@ static void add_hidden(struct builder *b, struct norm_parts norm)
     add_head_linear(b, "cls.output.weight", "cls.output.bias", in, BUF_SCORES);
 }
 
+/* What keeps the tokens that are never said below all others; NULL: there are none. */
+static const struct gguf_tensor *take_unsaid(struct builder *b)
+{
+    const uint32_t n = b->m->hp.n_vocab, *unsaid = b->arch->unsaid;
+    const uint64_t ne[3] = {n, 1, 1};
+    uint8_t *data = NULL;
+    if (unsaid[1] == 0 || n < unsaid[1])
+        return NULL;
+    const struct gguf_tensor *bias =
+        plan_make(b, gguf_tensor_at(b->m->gguf, 0), GGUF_TYPE_F32, ne, n * sizeof(float), &data);
+    for (uint32_t i = 0; bias && i < n; i++) {
+        const float v = i >= unsaid[0] && i < unsaid[1] ? -FLT_MAX : 0.0f;
+        memcpy(data + i * sizeof v, &v, sizeof v);
+    }
+    return bias;
+}
+
 /* Logits of the residual stream: of models that continue texts. */
 static void add_logits(struct builder *b, struct norm_parts norm, const struct gguf_tensor *w)
 {
@@ -409,7 +429,10 @@ static void add_logits(struct builder *b, struct norm_parts norm, const struct g
     op->w = w;
     /* Embeddings have no factor: a matrix that is both may not have one either. */
     op->factor = w == b->m->ops[0].w ? NULL : plan_factor(b, w, 1);
-    op->bias = plan_take(b, "output.bias", b->m->hp.n_vocab, 1, F32_ONLY, b->arch->logit_bias);
+    op->bias =
+        b->arch->unsaid[1]
+            ? take_unsaid(b)
+            : plan_take(b, "output.bias", b->m->hp.n_vocab, 1, F32_ONLY, b->arch->logit_bias);
     op->scale = b->m->hp.logit_scale;
     op->cap = b->m->hp.logit_cap;
 }
@@ -500,11 +523,21 @@ static const char *output_norm_name(const struct builder *b)
     return b->arch->output_norm && !usual ? b->arch->output_norm : "output_norm";
 }
 
+static void read_norm_place(struct builder *b)
+{
+    bool after = false;
+    if (b->arch->norms_after_by_key)
+        b->err = key_bool(b->m, "swin_norm", &after, b->e);
+    if (after)
+        b->norms = NORM_AFTER;
+}
+
 enum err plan_build(struct model *m, const struct arch *arch, struct err_info *e)
 {
     struct builder b = {.m = m,
                         .arch = arch,
                         .norm = hparams_norm(m, arch),
+                        .norms = arch->norms,
                         .n_named = m->hp.n_layer / hparams_loops(m, arch),
                         .most_ops = m->hp.n_layer * OPS_PER_LAYER + OPS_BESIDE,
                         .most_parts = m->hp.n_layer * PARTS_PER_LAYER,
@@ -515,6 +548,7 @@ enum err plan_build(struct model *m, const struct arch *arch, struct err_info *e
     m->parts = mem_zalloc(b.most_parts, sizeof *m->parts);
     m->made = mem_zalloc(b.most_parts, sizeof *m->made); /* each is the data of a part */
     b.used = mem_zalloc(gguf_n_tensors(m->gguf) + 1, sizeof *b.used);
+    read_norm_place(&b);
     const struct gguf_tensor *embd = add_embed(&b);
     add_places(&b);
     if (m->hp.n_per_layer)

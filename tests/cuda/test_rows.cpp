@@ -189,7 +189,7 @@ static void test_head_norms_of_other_kinds(void **state)
         const uint32_t heads = shape[0], dim = shape[1], n = heads * dim;
         step_on_device *s = new_step(ROWS);
         cuda_at at = s->at(CUDA_ROWS_ALL, MORE);
-        rows_buf bare(n, 4), own(n, 3);
+        rows_buf bare(n, 4), own(n, 3), biased(n, 3);
         const std::vector<float> w = random_floats(n), ones(dim, 1.0f);
         device_array<float> dw(w);
         std::vector<double> want(ROWS * n);
@@ -230,8 +230,16 @@ static void test_head_norms_of_other_kinds(void **state)
             for (uint32_t d = 0; d < dim; d++)
                 want[i * dim + d] = (x[d] - mean) / sqrt(var + 1e-5) * w[i % heads * dim + d];
         }
-        cuda_head_layer_norm(&at, own.buf(), heads, dim, 1e-5f, dw.p);
+        cuda_head_layer_norm(&at, own.buf(), heads, dim, 1e-5f, dw.p, NULL);
         check("head layer norm", own, n, ROWS, want, 1e-12);
+        const std::vector<float> bias = random_floats(n);
+        device_array<float> dbias(bias);
+        for (uint32_t i = 0; i < ROWS * n; i++)
+            want[i] += bias[i % n];
+        biased.host = own.host;
+        biased.dev.put(biased.host);
+        cuda_head_layer_norm(&at, biased.buf(), heads, dim, 1e-5f, dw.p, dbias.p);
+        check("head layer norm with a bias", biased, n, ROWS, want, 1e-12);
         delete s;
     }
 }

@@ -494,4 +494,9 @@ FAMILIES = {
                      keys={"attention.causal": False, "pooling_type": 2}),
     "arctic": dict(arch="arctic", layers=3, heads_kv=2, experts=6, used=2, ff=24, ff_expert=24, experts_first=True),
     "cogvlm": dict(arch="cogvlm", pair="halves", heads_kv=2, fused_qkv=True, sight_beside=True),
+    "chameleon": dict(arch="chameleon", heads=4, heads_kv=2, embd=32, qk_norm="each", qk_norm_bias=True, qk_eps=1e-5,
+                      eps=1e-3, tied=True),
+    "chameleon-swin": dict( # norms after attention and the feed-forward part, by the names of those before
+        arch="chameleon", heads=4, heads_kv=2, embd=32, qk_norm="each", qk_eps=1e-5, norms="after", tied=True,
+        after_names=("attn_norm", "ffn_norm"), keys={"swin_norm": True}),
 }

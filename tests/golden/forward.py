@@ -280,8 +280,8 @@ def forward(c, t, ids):
                 q, in_query = np.split(q.reshape(n, h, 2 * dim), 2, -1)
             q, k, v = q.reshape(n, h, dim), k.reshape(n, hk, dim), v.reshape(n, hk, value)
             if c.get("qk_norm") == "each":
-                q, k = (rms(z - z.mean(-1, keepdims=True), w(f"attn_{x}_norm"))
-                        for z, x in ((q, "q"), (k, "k")))
+                q, k = (rms(z - z.mean(-1, keepdims=True), w(f"attn_{x}_norm"), c.get("qk_eps", eps))
+                        + t.get(f"blk.{i}.attn_{x}_norm.bias", 0.0) for z, x in ((q, "q"), (k, "k")))
             if c.get("value_norm"):
                 v = rms(v, 1.0)
             if c.get("qk_norm") == "heads":
@@ -348,7 +348,7 @@ def forward(c, t, ids):
             if is_recurrent:
                 y = y + recurrent.layer(c, i, t, norm_here(x, name), eps)
             if c.get("norms") in ("both", "after"):
-                y = norm_after(y, "post_attention_norm")
+                y = norm_after(y, c.get("after_names", ["post_attention_norm"])[0])
             x = x + y * residual
             if c.get("streams"):
                 low = norm_here(before, "attn_norm")
@@ -441,7 +441,7 @@ def forward(c, t, ids):
             y = gate(g, u, c.get("limits", [(0, 0)] * (i + 1))[i][1])
             y = linear(norm_here(y, "ffn_sub_norm") if c.get("sub_norms") else y, "ffn_down")
         if c.get("norms") in ("both", "after"):
-            y = norm_after(y, "post_ffw_norm")
+            y = norm_after(y, c.get("after_names", ["post_ffw_norm"])[-1])
         x = x + y * residual
         if c.get("streams"):
             coefs = modes(x, i) @ w("altup_correct_coef").T

@@ -40,7 +40,8 @@ def norm_names(c):
     first = [] if place == "after" else ["attn_norm"]
     if c.get("second"):
         first.append(c["second"])
-    last = ["post_attention_norm", "post_ffw_norm"] if place in ("both", "after") else []
+    last = list(c.get("after_names", ["post_attention_norm", "post_ffw_norm"]))
+    last = last if place in ("both", "after") else []
     return first, last + ([] if place == "after" or c.get("parallel") else [ffn_norm_of(c)])
 
 
@@ -135,6 +136,9 @@ def tensors_of(c, rng):
             norm(p + "attn_q_norm", (h, dim) if each else q if rows else dim, False)
             if kv_layer(c, i) == i or c.get("spare_kv"): # which nobody reads
                 norm(p + "attn_k_norm", (hk, dim) if each else kv if rows else dim, False)
+            if c.get("qk_norm_bias"):
+                vec(p + "attn_q_norm.bias", (h, dim))
+                vec(p + "attn_k_norm.bias", (hk, dim))
         if c.get("gated_attention") and h:
             mat(p + "attn_gate", h if c.get("gate_heads") else q, d, std=c.get("gate_std", 1.0))
         if h:

@@ -68,8 +68,7 @@ static void head_norm(const struct op *op, uint32_t first, double *x, double eps
         x[i] *= value_of(op->w, each ? first + i : i);
 }
 
-static void head_layer_norm(
-    const struct gguf_tensor *w, uint32_t first, double *x, uint32_t n, double eps)
+static void head_layer_norm(const struct op *op, uint32_t first, double *x, uint32_t n, double eps)
 {
     double mean = 0, variance = 0;
     for (uint32_t i = 0; i < n; i++)
@@ -77,7 +76,8 @@ static void head_layer_norm(
     for (uint32_t i = 0; i < n; i++)
         variance += (x[i] - mean) * (x[i] - mean) / n;
     for (uint32_t i = 0; i < n; i++)
-        x[i] = (x[i] - mean) / sqrt(variance + eps) * value_of(w, first + i);
+        x[i] = (x[i] - mean) / sqrt(variance + eps) * value_of(op->w, first + i) +
+               (op->bias ? value_of(op->bias, first + i) : 0);
 }
 
 static void layer_norm(const double *x, const struct op *op, double *out, uint32_t n, double eps)
@@ -513,7 +513,7 @@ static void each_row(const struct eval *v, const struct op *op)
             break;
         case OP_HEAD_LAYER_NORM:
             for (uint32_t i = 0; i < n; i += op->head_dim)
-                head_layer_norm(op->w, i, out + i, op->head_dim, hp->norm_eps);
+                head_layer_norm(op, i, out + i, op->head_dim, hp->norm_eps);
             break;
         case OP_HEAD_NORM:
             for (uint32_t i = 0; i < n; i += op->head_dim)

@@ -134,7 +134,9 @@ static enum err alloc_vectors(struct compiler *c)
         const struct op *op = &c->m->ops[i];
         if (has_vector(op))
             n += op->w->n_bytes / sizeof(float) + 16;
-        if (op->kind == OP_HEAD_LAYER_NORM || (op->kind == OP_HEAD_NORM && !op->w))
+        if (op->kind == OP_HEAD_LAYER_NORM)
+            n += op->n_out + 16;
+        if (op->kind == OP_HEAD_NORM && !op->w)
             n += op->head_dim + 16;
         if (op->kind == OP_HEAD_UNIT)
             n += op->head_dim + 16;
@@ -507,7 +509,7 @@ static enum err compile_op(struct compiler *c, const struct op *op)
     case OP_HEAD_LAYER_NORM: {
         struct step *s = add_step(c, STEP_HEAD_LAYER_NORM, op);
         s->w = copy_vector(c, op->w);
-        s->bias = fill_vector(c, op->head_dim, 0.0f);
+        s->bias = op->bias ? copy_vector(c, op->bias) : fill_vector(c, op->n_out, 0.0f);
         return OK;
     }
     case OP_HEAD_LINEAR:

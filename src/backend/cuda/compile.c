@@ -366,6 +366,7 @@ static enum err compile_op(struct compiler *c, const struct op *op)
     case OP_HEAD_LAYER_NORM:
         l = add_launch(c, LAUNCH_HEAD_LAYER_NORM, op);
         l->w = add_vector(c, op->w);
+        l->bias = add_vector(c, op->bias);
         l->n = op->head_dim;
         l->heads = op->n_out / l->n;
         return OK;

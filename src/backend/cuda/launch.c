@@ -407,7 +407,13 @@ static void launch_one(const struct cuda_backend *b,
         launch_stage(b, at, l);
         break;
     case LAUNCH_HEAD_LAYER_NORM:
-        cuda_head_layer_norm(at, b->bufs[l->out], l->heads, l->n, hp->norm_eps, vector_at(b, l->w));
+        cuda_head_layer_norm(at,
+                             b->bufs[l->out],
+                             l->heads,
+                             l->n,
+                             hp->norm_eps,
+                             vector_at(b, l->w),
+                             vector_at(b, l->bias));
         break;
     case LAUNCH_HEAD_COPY:
         launch_head_copy(b, at, l);

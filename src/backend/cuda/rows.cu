@@ -106,8 +106,14 @@ void cuda_layer_norm(const struct cuda_at *at, const struct cuda_layer_norm *op)
 }
 
 /* A warp a head: lane l has values l, l + 32, ... grid: [rows][heads / HEAD_WARPS]. */
-static __global__ void head_layer_norm_kernel(
-    cuda_step step, int rows, cuda_buf buf, uint32_t heads, uint32_t n, float eps, const float *w)
+static __global__ void head_layer_norm_kernel(cuda_step step,
+                                              int rows,
+                                              cuda_buf buf,
+                                              uint32_t heads,
+                                              uint32_t n,
+                                              float eps,
+                                              const float *w,
+                                              const float *bias)
 {
     cuda_let_next_begin();
     cuda_wait_before();
@@ -117,6 +123,8 @@ static __global__ void head_layer_norm_kernel(
         return;
     float *x = buf.p + row * buf.stride + static_cast<size_t>(head) * n;
     w += static_cast<size_t>(head) * n;
+    if (bias)
+        bias += static_cast<size_t>(head) * n;
     float sum = 0.0f;
     for (uint32_t i = lane; i < n; i += WARP)
         sum = sum + x[i];
@@ -126,7 +134,7 @@ static __global__ void head_layer_norm_kernel(
         sum = fmaf(x[i] - mean, x[i] - mean, sum);
     const float scale = 1.0f / sqrtf(warp_sum(sum) / static_cast<float>(n) + eps);
     for (uint32_t i = lane; i < n; i += WARP)
-        x[i] = (x[i] - mean) * scale * w[i];
+        x[i] = (x[i] - mean) * scale * w[i] + (bias ? bias[i] : 0.0f);
 }
 
 void cuda_head_layer_norm(const struct cuda_at *at,
@@ -134,7 +142,8 @@ void cuda_head_layer_norm(const struct cuda_at *at,
                           uint32_t heads,
                           uint32_t n,
                           float eps,
-                          const float *w)
+                          const float *w,
+                          const float *bias)
 {
     const dim3 grid(rows_bound(at), (heads + HEAD_WARPS - 1) / HEAD_WARPS);
     if (rows_bound(at) == 0)
@@ -150,7 +159,8 @@ void cuda_head_layer_norm(const struct cuda_at *at,
                      heads,
                      n,
                      eps,
-                     w);
+                     w,
+                     bias);
 }
 
 /* grid: [rows]. */

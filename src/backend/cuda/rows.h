@@ -48,13 +48,15 @@ struct cuda_layer_norm {
     int gather;
 };
 void cuda_layer_norm(const struct cuda_at *at, const struct cuda_layer_norm *op);
-/* The same in place over each of `heads` heads of n by itself, with a w of its own, [heads][n]. */
+/* The same in place over each of `heads` heads of n by itself, with a w of its own, [heads][n],
+ * and likewise a bias, or NULL. */
 void cuda_head_layer_norm(const struct cuda_at *at,
                           struct cuda_buf buf,
                           uint32_t heads,
                           uint32_t n,
                           float eps,
-                          const float *w);
+                          const float *w,
+                          const float *bias);
 /* The last n of each head's in_step values, or with `front` the first, to the last of its out_step;
  * with `zero` what stands before these is 0. */
 struct cuda_head_copy {

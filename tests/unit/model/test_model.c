@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -669,6 +670,67 @@ static void test_types(void **state)
     assert_int_equal(n_refused, 7); /* Q8_1, Q8_K, integers and F64 */
 }
 
+/* A model of one layer, with a vocabulary of n tokens; the file is in b. */
+static struct model *chameleon_of(uint32_t n, struct buf *b)
+{
+    static const char *const vectors[] = {"output_norm.weight",
+                                          "blk.0.attn_norm.weight",
+                                          "blk.0.ffn_norm.weight",
+                                          "blk.0.attn_q_norm.weight",
+                                          "blk.0.attn_k_norm.weight"};
+    static const char *const matrices[] = {"blk.0.attn_q.weight",
+                                           "blk.0.attn_k.weight",
+                                           "blk.0.attn_v.weight",
+                                           "blk.0.attn_output.weight",
+                                           "blk.0.ffn_gate.weight",
+                                           "blk.0.ffn_up.weight",
+                                           "blk.0.ffn_down.weight"};
+    uint64_t at = (uint64_t)n * 32;
+    put_header(b, 3, 13, 6);
+    put_key(b, "general.architecture", GGUF_STRING);
+    put_str(b, "chameleon");
+    put_arch_u32(b, "chameleon", "block_count", 1);
+    put_arch_u32(b, "chameleon", "context_length", 64);
+    put_arch_u32(b, "chameleon", "embedding_length", 8);
+    put_arch_u32(b, "chameleon", "feed_forward_length", 8);
+    put_arch_u32(b, "chameleon", "attention.head_count", 1);
+    put_tensor(b, "token_embd.weight", GGUF_TYPE_F32, 8, n, 0);
+    for (size_t i = 0; i < sizeof vectors / sizeof vectors[0]; i++, at += 32)
+        put_tensor(b, vectors[i], GGUF_TYPE_F32, 8, 1, at);
+    for (size_t i = 0; i < sizeof matrices / sizeof matrices[0]; i++, at += 256)
+        put_tensor(b, matrices[i], GGUF_TYPE_F32, 8, 8, at);
+    put_padding(b, 32);
+    put_data(b, (size_t)at);
+    struct gguf *g;
+    struct model *m = NULL;
+    struct err_info e;
+    assert_int_equal(gguf_open_memory(b->data, b->len, &g, &e), OK);
+    if (model_from_gguf(g, "chameleon", &m, &e))
+        fail_msg("%s", e.text);
+    return m;
+}
+
+/* Tokens of pictures are below all others, where the vocabulary has them. */
+static void test_unsaid(void **state)
+{
+    (void)state;
+    for (uint32_t n = 8195; n < 8199; n++) {
+        struct buf b = {0};
+        struct model *m = chameleon_of(n, &b);
+        const struct op *op = m->ops;
+        while (op->kind != OP_LOGITS)
+            op++;
+        assert_int_equal(op->bias != NULL, n >= 8196);
+        for (uint32_t i = 0; op->bias && i < n; i++) {
+            float v;
+            memcpy(&v, op->bias->data + i * sizeof v, sizeof v);
+            assert_true(v == (i >= 4 && i < 8196 ? -FLT_MAX : 0.0f));
+        }
+        model_destroy(m);
+        buf_deinit(&b);
+    }
+}
+
 /* Keys of encoders with values that cannot be. */
 static void test_encoder_keys(void **state)
 {
@@ -699,6 +761,7 @@ int main(void)
         cmocka_unit_test(test_second_norms),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_types),
+        cmocka_unit_test(test_unsaid),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
