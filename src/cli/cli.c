@@ -191,12 +191,13 @@ enum err cli_read_file(const char *path, char **out, size_t *n, struct err_info 
         if (cap - len == 1)
             data = mem_realloc(data, cap *= 2);
     }
-    bool failed = ferror(f) != 0;
+    const int why = ferror(f) ? errno : 0; /* what follows may change errno */
+    const bool failed = ferror(f) != 0;
     if (!is_stdin)
         fclose(f);
     if (failed) {
         free(data);
-        return err_set(e, ERR_IO, "%s: %s", path, strerror(errno));
+        return err_set(e, ERR_IO, "%s: %s", path, strerror(why));
     }
     data[len] = '\0';
     *out = data;
