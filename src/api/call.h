@@ -285,6 +285,7 @@ api_run_fn api_count_chat, api_count_messages, api_count_responses;
 api_run_fn api_props, api_props_set, api_slots, api_slot_action, api_lora,
     api_lora_set;                                 /* props.c */
 api_run_fn api_response_get, api_response_delete; /* responses.c */
+api_run_fn api_response_items;                    /* responses_items.c */
 api_run_fn api_embeddings, api_rerank;
 
 enum api_pull api_pull_file(struct api_call *c, struct buf *out); /* service.c */

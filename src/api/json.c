@@ -238,7 +238,9 @@ json_t *api_own_object(json_t *body, const char *name)
 
 json_t *api_json_string(const struct buf *text)
 {
-    return json_stringn(text->len ? text->data : "", text->len);
+    if (text->failed)
+        starved = true;
+    return text->failed ? NULL : json_stringn(text->len ? text->data : "", text->len);
 }
 
 enum err api_get_str(const json_t *o, const char *name, struct gguf_str *out, struct err_info *e)

@@ -84,7 +84,8 @@ const char *api_text_at(const json_t *o, const char *name);
  */
 json_t *api_own_object(json_t *body, const char *name);
 
-json_t *api_json_string(const struct buf *text); /* NULL: it is no UTF-8, or no memory */
+/* NULL: it is no UTF-8, or there is no memory, nor was for the text (api_json_starved). */
+json_t *api_json_string(const struct buf *text);
 
 /* One integer of any place in a document; `field` names it in errors. */
 enum err api_int_of(const json_t *v,

@@ -73,7 +73,8 @@ static void put_unfinished(const struct api_call *c,
 {
     const struct responses *r = c->state;
     put_head(c, status, failure, out);
-    buf_join(out, &r->items);
+    if (!failure || !r->items.failed) /* that may be what it failed for */
+        buf_join(out, &r->items);
     buf_str(out, "],\"usage\":null}");
 }
 
@@ -105,16 +106,17 @@ static void keep(const struct api_choice *ch)
     buf_str(&r->messages, r->messages.len > 1 ? "," : "");
     buf_str(&r->messages, "{\"role\":\"assistant\",\"content\":\"");
     buf_join(&r->messages, &r->said);
-    if (r->thought.len > 0) {
+    if (buf_any(&r->thought)) {
         buf_str(&r->messages, "\",\"reasoning_content\":\"");
         buf_join(&r->messages, &r->thought);
     }
     buf_char(&r->messages, '"');
-    if (r->called.len > 0)
+    if (buf_any(&r->called))
         api_put_items(&r->messages, ",\"tool_calls\":[", &r->called);
     buf_str(&r->messages, "}]");
-    if (!response.failed)
-        (void)api_store_put(c->api->store, api_owner(c), c->id, &response, &r->messages);
+    const struct buf *const texts[N_KEPT] = {&response, &r->messages, &r->given};
+    if (!response.failed && !r->messages.failed)
+        (void)api_store_put(c->api->store, api_owner(c), c->id, texts);
     buf_deinit(&response);
 }
 
@@ -463,7 +465,7 @@ const struct api_dialect api_responses = {
 
 /* --- answers that are kept ------------------------------------------------------------------ */
 
-static enum err no_response(const char *id, struct err_info *e)
+enum err responses_none(const char *id, struct err_info *e)
 {
     return err_set(e,
                    ERR_NOT_FOUND,
@@ -482,15 +484,15 @@ enum err api_response_get(struct api_call *c, const struct api_input *in, struct
     if (stream)
         return err_invalid(
             e, "stream", "an answer that is kept is given whole: 'stream' cannot be true");
-    const bool kept = api_store_get(c->api->store, api_owner(c), id, &c->body, NULL);
-    return kept ? OK : no_response(id, e);
+    struct buf *const texts[N_KEPT] = {[KEPT_RESPONSE] = &c->body};
+    return api_store_get(c->api->store, api_owner(c), id, texts) ? OK : responses_none(id, e);
 }
 
 enum err api_response_delete(struct api_call *c, const struct api_input *in, struct err_info *e)
 {
     const char *id = api_path_after(in->path, "/responses/");
     if (!api_store_remove(c->api->store, api_owner(c), id))
-        return no_response(id, e);
+        return responses_none(id, e);
     buf_str(&c->body, "{\"id\":");
     api_put_text(&c->body, id, strlen(id));
     buf_str(&c->body, ",\"object\":\"response\",\"deleted\":true}");

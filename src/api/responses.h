@@ -11,6 +11,7 @@ enum item { ITEM_NONE, ITEM_MESSAGE, ITEM_REASONING, ITEM_CALL };
 struct responses {
     struct buf echo;     /* fields of the answer that repeat the request: ,"name":value ... */
     struct buf messages; /* the conversation so far, as JSON without its closing bracket */
+    struct buf given;    /* the input items so far, as a JSON array */
     bool store;
     json_t *offered; /* the tools that the model is told of, as they came */
     json_t *places;  /* [of the chat's tools] where in the body each is, for errors */
@@ -41,6 +42,16 @@ enum err responses_adapt_input(struct api_call *c,
                                const json_t *body,
                                json_t *b,
                                struct err_info *e) WEIR_MUST_USE;
+
+/* r->given: the input items of an earlier answer, what that put out, and `input` of this request;
+ * the first two may be NULL. (responses_items.c) Errors: ERR_NOMEM. */
+enum err responses_keep_items(struct responses *r,
+                              const json_t *earlier,
+                              const json_t *answer,
+                              const json_t *input,
+                              struct err_info *e) WEIR_MUST_USE;
+/* The error that no answer is kept under the id. (responses.c) */
+enum err responses_none(const char *id, struct err_info *e);
 
 /* Tools and tool_choice into b, as chat has them. (responses_tools.c) */
 enum err responses_adapt_tools(struct responses *r,

@@ -15,6 +15,8 @@
 /* The conversation under way. */
 struct talk {
     json_t *all;         /* chat messages */
+    json_t *earlier;     /* input items of the answer that it goes on from, or NULL */
+    json_t *answer;      /* that one, or NULL */
     struct buf thoughts; /* reasoning that belongs to the assistant's next message */
 };
 
@@ -36,8 +38,8 @@ static enum err join_parts(const json_t *v, const char *field, struct buf *out, 
 static void give_thoughts(struct talk *t, json_t *m)
 {
     const json_t *before = json_object_get(m, "reasoning_content");
-    struct buf all = {0};
-    if (t->thoughts.len > 0) {
+    struct buf all = {.may_fail = true};
+    if (buf_any(&t->thoughts)) {
         buf_add(&all, json_string_value(before), json_string_length(before));
         buf_join(&all, &t->thoughts);
         json_object_set_new(m, "reasoning_content", api_json_string(&all));
@@ -65,7 +67,7 @@ static enum err add_message(struct talk *t,
 {
     static const char *const roles[] = {"user", "assistant", "system", "developer"};
     const char *role = api_text_at(item, "role");
-    struct buf text = {0};
+    struct buf text = {.may_fail = true};
     bool known = false;
     for (size_t i = 0; i < sizeof roles / sizeof *roles; i++)
         known |= strcmp(role, roles[i]) == 0;
@@ -165,7 +167,7 @@ static enum err add_result(struct talk *t,
 {
     const bool any = kind->name != NULL, patch = strcmp(kind->given, "operation") == 0;
     json_t *id = json_object_get(item, "call_id"), *output = (json_t *)api_get(item, "output");
-    struct buf text = {0};
+    struct buf text = {.may_fail = true};
     enum err err = OK;
     if (any && !id)
         id = json_object_get(item, "id");
@@ -177,6 +179,7 @@ static enum err add_result(struct talk *t,
         /* said */
     } else if (any && output && !json_is_string(output)) {
         char *json = json_dumps(output, JSON_COMPACT | JSON_ENCODE_ANY);
+        text.failed |= !json;
         buf_str(&text, json ? json : "");
         free(json);
     } else if (any && !output && !patch) {
@@ -275,38 +278,64 @@ static enum err read_input(struct talk *t, const json_t *body, struct err_info *
         return err_invalid(e, "input", "'input' is empty");
     for (size_t i = 0; !err && i < json_array_size(v); i++)
         err = add_item(t, json_array_get(v, i), i, e);
-    if (!err && t->thoughts.len > 0)
+    if (!err && buf_any(&t->thoughts))
         assistant_of(t);
     return err;
 }
 
-/* *all: the messages up to the answer that is named, or none. */
+/* NULL: no memory. */
+static json_t *load(const struct buf *text)
+{
+    json_error_t je;
+    return text->failed ? NULL : api_json_load(text->data, text->len, JSON_ALLOW_NUL, &je);
+}
+
+/* The conversation up to the answer that is named, or none. */
 static enum err read_previous(struct api_call *c,
                               const json_t *body,
-                              json_t **all,
+                              struct talk *t,
                               struct err_info *e)
 {
     struct gguf_str id = {0};
-    struct buf messages = {0};
-    json_error_t je;
+    struct buf kept[N_KEPT] = {{.may_fail = true}, {.may_fail = true}, {.may_fail = true}};
+    struct buf *const texts[N_KEPT] = {&kept[0], &kept[1], &kept[2]};
     enum err err = api_get_str(body, "previous_response_id", &id, e);
     if (err)
         return err;
     if (!id.data) {
-        *all = json_array();
+        t->all = json_array();
         return OK;
     }
-    if (api_store_get(c->api->store, api_owner(c), id.data, NULL, &messages))
-        *all = api_json_load(messages.data, messages.len, JSON_ALLOW_NUL, &je);
-    else
-        err = err_set_field(e,
-                            ERR_NOT_FOUND,
-                            "previous_response_id",
-                            "there is no response '%.48s': it was never kept, was deleted, or gave "
-                            "way to newer ones",
-                            id.data);
-    buf_deinit(&messages);
-    return err || *all ? err : err_set(e, ERR_NOMEM, "no memory for the conversation");
+    if (!api_store_get(c->api->store, api_owner(c), id.data, texts))
+        return err_set_field(e,
+                             ERR_NOT_FOUND,
+                             "previous_response_id",
+                             "there is no response '%.48s': it was never kept, was deleted, or "
+                             "gave way to newer ones",
+                             id.data);
+    t->all = load(&kept[KEPT_MESSAGES]);
+    t->answer = t->all ? load(&kept[KEPT_RESPONSE]) : NULL;
+    t->earlier = t->answer ? load(&kept[KEPT_ITEMS]) : NULL;
+    for (size_t i = 0; i < N_KEPT; i++)
+        buf_deinit(&kept[i]);
+    return t->earlier ? OK : err_set(e, ERR_NOMEM, "no memory for the conversation");
+}
+
+/* What the next answer and /input_items need of it. */
+static enum err keep(struct responses *r,
+                     const struct talk *t,
+                     const json_t *body,
+                     struct err_info *e)
+{
+    if (!r->store)
+        return OK;
+    char *kept = json_dumps(t->all, JSON_COMPACT);
+    if (kept) /* without its bracket, so that the answer can follow */
+        buf_add(&r->messages, kept, strlen(kept) - 1);
+    const bool failed = !kept || r->messages.failed;
+    free(kept);
+    return failed ? err_set(e, ERR_NOMEM, "no memory to keep the conversation")
+                  : responses_keep_items(r, t->earlier, t->answer, api_get(body, "input"), e);
 }
 
 enum err responses_adapt_input(struct api_call *c,
@@ -315,15 +344,12 @@ enum err responses_adapt_input(struct api_call *c,
                                struct err_info *e)
 {
     struct responses *r = c->state;
-    struct talk t = {0};
+    struct talk t = {.thoughts.may_fail = true};
     struct gguf_str instructions = {0};
     enum err err;
-    if (!(err = read_previous(c, body, &t.all, e)) && !(err = read_input(&t, body, e)) &&
-        !(err = api_get_str(body, "instructions", &instructions, e))) {
-        char *kept = json_dumps(t.all, JSON_COMPACT);
-        if (kept) /* without its bracket, so that the answer can follow */
-            buf_add(&r->messages, kept, strlen(kept) - 1);
-        free(kept);
+    if (!(err = read_previous(c, body, &t, e)) && !(err = read_input(&t, body, e)) &&
+        !(err = api_get_str(body, "instructions", &instructions, e)) &&
+        !(err = keep(r, &t, body, e))) {
         if (instructions.data && instructions.len > 0) {
             json_t *m = json_object();
             json_object_set_new(m, "role", json_string("system"));
@@ -333,6 +359,8 @@ enum err responses_adapt_input(struct api_call *c,
         json_object_set(b, "messages", t.all);
     }
     json_decref(t.all);
+    json_decref(t.earlier);
+    json_decref(t.answer);
     buf_deinit(&t.thoughts);
     return err;
 }

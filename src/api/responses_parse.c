@@ -92,9 +92,10 @@ static enum err adapt_rest(const json_t *body, json_t *b, struct err_info *e)
 
 static void put_field(struct buf *out, const char *name, const json_t *v, const char *otherwise)
 {
-    char *text = v && !json_is_null(v)
-                     ? json_dumps(v, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(15))
-                     : NULL;
+    const bool given = v && !json_is_null(v);
+    char *text =
+        given ? json_dumps(v, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(15)) : NULL;
+    out->failed |= given && !text;
     buf_printf(out, ",\"%s\":", name);
     buf_str(out, text ? text : otherwise);
     free(text);
@@ -174,26 +175,38 @@ static enum err read_flags(struct api_call *c, const json_t *body, struct err_in
             return api_wrong_type("include", "an array of strings", json_array_get(include, i), e);
         c->logprobs |= strcmp(name, "message.output_text.logprobs") == 0;
     }
+    r->store &= !c->prompt_only;
     c->logprobs |= n_top > 0;
     c->n_top = (uint32_t)n_top;
     return OK;
 }
 
+#define N_TEXTS 12
+
+/* All its texts: they grow with what the client sends, or with the answer. */
+static void list_texts(struct responses *r, struct buf *all[N_TEXTS])
+{
+    struct buf *const texts[N_TEXTS] = {&r->echo,
+                                        &r->messages,
+                                        &r->given,
+                                        &r->name,
+                                        &r->text,
+                                        &r->logprobs,
+                                        &r->noted,
+                                        &r->items,
+                                        &r->input,
+                                        &r->said,
+                                        &r->thought,
+                                        &r->called};
+    memcpy(all, texts, sizeof texts);
+}
+
 static void responses_free(void *state)
 {
     struct responses *r = state;
-    struct buf *all[] = {&r->echo,
-                         &r->messages,
-                         &r->name,
-                         &r->text,
-                         &r->logprobs,
-                         &r->noted,
-                         &r->items,
-                         &r->input,
-                         &r->said,
-                         &r->thought,
-                         &r->called};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+    struct buf *all[N_TEXTS];
+    list_texts(r, all);
+    for (size_t i = 0; i < N_TEXTS; i++)
         buf_deinit(all[i]);
     json_decref(r->offered);
     json_decref(r->places);
@@ -205,7 +218,10 @@ enum err responses_adapt(struct api_call *c, const json_t *body, json_t **out, s
 {
     enum err err;
     struct responses *r = c->state = mem_zalloc(1, sizeof *r);
-    r->logprobs.may_fail = r->noted.may_fail = r->items.may_fail = true;
+    struct buf *texts[N_TEXTS];
+    list_texts(r, texts);
+    for (size_t i = 0; i < N_TEXTS; i++)
+        texts[i]->may_fail = true;
     c->free_state = responses_free;
     json_t *b = *out = json_copy((json_t *)body);
     if (!b)
@@ -218,7 +234,7 @@ enum err responses_adapt(struct api_call *c, const json_t *body, json_t **out, s
     c->tool_places = r->places;
     json_object_del(b, "top_logprobs"); /* read; in chat they need another field */
     write_echo(c->state, body);
-    return OK;
+    return r->echo.failed ? api_no_memory(e) : OK;
 }
 
 enum err responses_parse(struct api_call *c,

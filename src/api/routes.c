@@ -48,6 +48,8 @@ static const struct route {
     {"/responses/input_tokens", POST, API_BARE, NEEDS_MODEL, .run = api_count_responses},
     {"/v1/responses/*", GET, API_OPENAI, NEEDS_NOTHING, .run = api_response_get},
     {"/v1/responses/*", "DELETE", API_OPENAI, NEEDS_NOTHING, .run = api_response_delete},
+    {"/v1/responses/*/input_items", GET, API_OPENAI, NEEDS_NOTHING, .run = api_response_items},
+    {"/responses/*/input_items", GET, API_BARE, NEEDS_NOTHING, .run = api_response_items},
     {"/responses/*", GET, API_BARE, NEEDS_NOTHING, .run = api_response_get},
     {"/responses/*", "DELETE", API_BARE, NEEDS_NOTHING, .run = api_response_delete},
     /* Jina's and Cohere's */

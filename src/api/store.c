@@ -8,10 +8,10 @@
 
 struct entry {
     struct entry *next; /* newer */
-    size_t n_response, n_messages;
+    size_t n[N_KEPT];   /* bytes of each text */
     uint32_t owner;
     char id[48];
-    char text[]; /* response, then messages */
+    char text[]; /* one behind the other */
 };
 
 /* What one owner has. Stays when it comes to nothing: owners are few (keys.h). */
@@ -41,7 +41,10 @@ struct api_store *api_store_create(size_t max_entries, size_t max_bytes)
 
 static size_t bytes_of(const struct entry *e)
 {
-    return e->n_response + e->n_messages;
+    size_t n = 0;
+    for (size_t i = 0; i < N_KEPT; i++)
+        n += e->n[i];
+    return n;
 }
 
 static struct share *share_of(struct api_store *s, uint32_t owner)
@@ -99,25 +102,28 @@ void api_store_destroy(struct api_store *s)
 bool api_store_put(struct api_store *s,
                    uint32_t owner,
                    const char *id,
-                   const struct buf *response,
-                   const struct buf *messages)
+                   const struct buf *const texts[N_KEPT])
 {
-    size_t n_id = strlen(id);
-    if (response->len > s->max_bytes || messages->len > s->max_bytes - response->len ||
-        n_id >= sizeof s->oldest->id || s->max_entries == 0)
+    size_t n_id = strlen(id), n = 0;
+    for (size_t i = 0; i < N_KEPT; i++) {
+        if (texts[i]->len > s->max_bytes - n)
+            return false;
+        n += texts[i]->len;
+    }
+    if (n_id >= sizeof s->oldest->id || s->max_entries == 0)
         return false;
-    struct entry *e = malloc(sizeof *e + response->len + messages->len);
+    struct entry *e = malloc(sizeof *e + n);
     if (!e)
         return false;
     e->next = NULL;
     e->owner = owner;
     memcpy(e->id, id, n_id + 1);
-    e->n_response = response->len;
-    e->n_messages = messages->len;
-    if (response->len)
-        memcpy(e->text, response->data, response->len);
-    if (messages->len)
-        memcpy(e->text + response->len, messages->data, messages->len);
+    char *at = e->text;
+    for (size_t i = 0; i < N_KEPT; at += e->n[i++]) {
+        e->n[i] = texts[i]->len;
+        if (texts[i]->len)
+            memcpy(at, texts[i]->data, texts[i]->len);
+    }
     pthread_mutex_lock(&s->lock);
     while (s->n >= s->max_entries)
         let_go(s, false);
@@ -144,15 +150,17 @@ static struct entry **find(struct api_store *s, uint32_t owner, const char *id)
     return NULL;
 }
 
-bool api_store_get(
-    struct api_store *s, uint32_t owner, const char *id, struct buf *response, struct buf *messages)
+bool api_store_get(struct api_store *s,
+                   uint32_t owner,
+                   const char *id,
+                   struct buf *const texts[N_KEPT])
 {
     pthread_mutex_lock(&s->lock);
     struct entry **link = find(s, owner, id);
-    if (link && response)
-        buf_add(response, (*link)->text, (*link)->n_response);
-    if (link && messages)
-        buf_add(messages, (*link)->text + (*link)->n_response, (*link)->n_messages);
+    const char *at = link ? (*link)->text : NULL;
+    for (size_t i = 0; link && i < N_KEPT; at += (*link)->n[i++])
+        if (texts[i])
+            buf_add(texts[i], at, (*link)->n[i]);
     pthread_mutex_unlock(&s->lock);
     return link != NULL;
 }

@@ -178,6 +178,22 @@ def test_responses_helpers(client):
         client.responses.retrieve(first.id)
 
 
+def test_input_items(client, server):
+    """Each kind of item that the client has a type for, page by page as it asks itself."""
+    from openai.types.responses import ResponseItemList
+    asked = {"model": "default", "max_output_tokens": 16, "temperature": 0}
+    call = {"type": "function_call", "call_id": "a", "name": "add", "arguments": "{}"}
+    talk = [*HELLO, {"role": "assistant", "content": "Paris."}, call,
+            {"type": "function_call_output", "call_id": "a", "output": "1"}, {"role": "user", "content": "And?"}]
+    first = client.responses.create(input=talk, **asked)
+    second = client.responses.create(input="And now?", previous_response_id=first.id, **asked)
+    strict(ResponseItemList, server.json("GET", f"/v1/responses/{second.id}/input_items?limit=100"))
+    items = list(client.responses.input_items.list(second.id, limit=2, order="asc"))
+    assert len(items) == len(talk) + len(first.output) + 1 and len({i.id for i in items}) == len(items)
+    assert [i.type for i in items[:5]] == ["message", "message", "function_call", "function_call_output", "message"]
+    assert items[-1].content[0].text == "And now?" and items[-2].id == first.output[-1].id
+
+
 # ---- the rest
 
 def test_embeddings_and_models(client, server):

@@ -167,7 +167,7 @@ def things(tmp_path_factory):
     answers = [server.json("POST", "/v1/responses", {"input": "Hi", "max_output_tokens": 2}) for _ in range(2)]
     yield {"server": server, "form": form, "head": head, "work": work, "ids": {
         "/v1/models/{id}": "default", "get /v1/responses/{id}": answers[0]["id"],
-        "delete /v1/responses/{id}": answers[1]["id"], "/v1/files/{id}": file["id"],
+        "/v1/responses/{id}/input_items": answers[0]["id"], "delete /v1/responses/{id}": answers[1]["id"], "/v1/files/{id}": file["id"],
         "delete /v1/files/{id}": other["id"], "/v1/files/{id}/content": file["id"],
         "/v1/batches/{id}": batch["id"]}}
     server.stop()

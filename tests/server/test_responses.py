@@ -177,9 +177,82 @@ def test_what_a_kept_answer_is_not_asked_for(server):
     for query in ("?stream=true", "?stream=1", "?stream=x"):
         assert server.json("GET", path + query, status=400)["error"]["param"] == "stream"
     assert server.json("GET", path + "?stream=false")["object"] == "response"
-    for method, below in (("GET", "/input_items"), ("POST", "/cancel")):
+    for method, below in (("GET", "/output_items"), ("POST", "/cancel")):
         error = server.json(method, path + below, status=404)["error"]
         assert error["message"].startswith("there is no route")
+
+
+def listed(server, id, query="", status=200):
+    return server.json("GET", f"{PATH}/{id}/input_items{query}", status=status)
+
+
+def test_the_input_of_a_kept_answer(server):
+    """A text is a message; items are as they came, each with an id."""
+    one = respond(server)
+    page = listed(server, one["id"])
+    [item] = page["data"]
+    assert item["id"].startswith("msg_")
+    assert item == {"id": item["id"], "type": "message", "status": "completed", "role": "user",
+                    "content": [{"type": "input_text", "text": ASK}]}
+    assert page == {"object": "list", "data": [item], "first_id": item["id"], "last_id": item["id"], "has_more": False}
+    assert listed(server, one["id"]) == page  # ids stay
+    call = {"type": "function_call", "id": "fc_mine", "call_id": "a", "name": "f", "arguments": "{}"}
+    result = {"type": "function_call_output", "call_id": "a", "output": "x\u00e9"}
+    items = [{"role": "user", "content": [{"type": "input_text", "text": "a"}]},
+             {"role": "assistant", "content": "b"}, call, result, {**call, "call_id": "b"}, {**result, "call_id": "b"}]
+    got = listed(server, respond(server, items)["id"], "?order=asc")["data"]
+    assert [without_ids(i) for i in got] == [
+        {"type": "message", "status": "completed", "role": "user", "content": [{"type": "input_text", "text": "a"}]},
+        {"type": "message", "status": "completed", "role": "assistant",
+         "content": [{"type": "output_text", "text": "b", "annotations": []}]},
+        *[{**without_ids(i), "status": "completed"} for i in items[2:]]]
+    assert [i["id"].split("_")[0] for i in got] == ["msg", "msg", "fc", "fco", "fc", "fco"]
+    assert got[2]["id"] == "fc_mine" and len({i["id"] for i in got}) == 6  # what is there twice has another
+
+
+def test_the_input_of_a_later_answer(server):
+    """What came before it, answers too; and that stays when they go."""
+    one = respond(server)
+    two = respond(server, "And of Spain?", previous_response_id=one["id"])
+    three = respond(server, "Thanks", previous_response_id=two["id"])
+    first = listed(server, one["id"])["data"]
+    got = listed(server, two["id"], "?order=asc")["data"]
+    assert got[0] == first[0] and got[1] == one["output"][0] and got[2]["content"][0]["text"] == "And of Spain?"
+    server.json("DELETE", f"{PATH}/{one['id']}")
+    server.json("DELETE", f"{PATH}/{two['id']}")
+    listed(server, one["id"], status=404)
+    all = listed(server, three["id"])["data"]
+    assert all[::-1][:4] == [*got, two["output"][0]] and len(all) == 5
+
+
+def test_pages_of_an_input(server):
+    r = respond(server, [{"role": "user", "content": str(i)} for i in range(25)], max_output_tokens=1)
+    asc = listed(server, r["id"], "?order=asc&limit=100")
+    ids = [i["id"] for i in asc["data"]]
+    assert [i["content"][0]["text"] for i in asc["data"]] == [str(i) for i in range(25)] and not asc["has_more"]
+    page = listed(server, r["id"])
+    assert [i["id"] for i in page["data"]] == ids[:4:-1] and page["has_more"]
+    assert (page["first_id"], page["last_id"]) == (ids[24], ids[5])
+    rest = listed(server, r["id"], "?after=" + page["last_id"])
+    assert [i["id"] for i in rest["data"]] == ids[4::-1] and not rest["has_more"]
+    page = listed(server, r["id"], f"?order=asc&limit=2&after={ids[3]}")
+    assert [i["id"] for i in page["data"]] == ids[4:6] and page["has_more"]
+    end = listed(server, r["id"], "?after=" + ids[0])
+    assert end == {"object": "list", "data": [], "first_id": None, "last_id": None, "has_more": False}
+    for name, value in (("limit", "0"), ("limit", "101"), ("limit", "x"), ("limit", ""), ("order", "up"), ("after", "x")):
+        assert listed(server, r["id"], f"?{name}={value}", status=400)["error"]["param"] == name
+    status, _, data = server.request("HEAD", f"{PATH}/{r['id']}/input_items")
+    assert status == 200 and not data
+
+
+def test_no_input_of_what_is_not_kept(server):
+    for id in (respond(server, store=False)["id"], "resp_x", "x" * 100):
+        error = listed(server, id, status=404)["error"]
+        assert error["code"] == "not_found" and "there is no response" in error["message"]
+    r = respond(server)
+    bare = server.json("GET", f"/responses/{r['id']}/input_items")
+    assert bare == listed(server, r["id"])
+    assert server.request("POST", f"{PATH}/{r['id']}/input_items", {})[0] == 405
 
 
 def test_the_oldest_answers_go(start_server):
