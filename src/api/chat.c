@@ -101,7 +101,7 @@ static enum err parse_content(
     const json_t *message, const char *field, bool assistant, json_t **out, struct err_info *e)
 {
     const json_t *v = json_object_get(message, "content");
-    struct buf joined = {0};
+    struct buf joined = {.may_fail = true};
     enum err err = OK;
     if (assistant && (!v || json_is_null(v)) && json_is_string(json_object_get(message, "refusal")))
         v = json_object_get(message, "refusal");

@@ -72,7 +72,7 @@ static enum err object_input(struct api_call *c,
                            "'%s' is an object with neither a 'prompt_string' nor an array "
                            "'content'",
                            field);
-    struct buf joined = {0};
+    struct buf joined = {.may_fail = true};
     err = api_join_parts(parts, field, "", 0, &joined, e);
     if (!err) {
         json_t *whole = api_json_string(&joined);

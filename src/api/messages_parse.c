@@ -97,7 +97,7 @@ struct turn {
 
 static void flush_user(struct turn *t)
 {
-    if (t->text.len > 0)
+    if (buf_any(&t->text))
         api_add_message(t->all, "user", api_json_string(&t->text));
     buf_clear(&t->text);
 }
@@ -109,7 +109,7 @@ static enum err add_result(struct turn *t,
                            struct err_info *e)
 {
     const json_t *id, *content = api_get(block, "content");
-    struct buf text = {0};
+    struct buf text = {.may_fail = true};
     struct place inside;
     bool is_error = false;
     enum err err;
@@ -202,7 +202,7 @@ static enum err assistant_block(struct turn *t,
 static void flush_assistant(struct turn *t)
 {
     json_t *m = api_add_message(t->all, "assistant", api_json_string(&t->text));
-    if (t->thoughts.len > 0)
+    if (buf_any(&t->thoughts))
         json_object_set_new(m, "reasoning_content", api_json_string(&t->thoughts));
     if (t->calls)
         json_object_set_new(m, "tool_calls", t->calls);
@@ -217,7 +217,7 @@ static enum err read_system(struct turn *t,
                             const char *field,
                             struct err_info *e)
 {
-    struct buf text = {0};
+    struct buf text = {.may_fail = true};
     enum err err = content ? join_text(content, field, &text, e)
                            : err_invalid(e, field, "'%s' is required", field);
     if (!err)
@@ -303,7 +303,10 @@ static enum err ask_to_continue(json_t *all, json_t *b, struct err_info *e)
 static enum err adapt_messages(const json_t *body, json_t *b, struct err_info *e)
 {
     const json_t *v = api_get(body, "messages"), *system = api_get(body, "system");
-    struct turn t = {.all = json_array(), .names = json_object()};
+    struct turn t = {.all = json_array(),
+                     .names = json_object(),
+                     .text.may_fail = true,
+                     .thoughts.may_fail = true};
     enum err err = OK;
     json_object_set_new(b, "messages", t.all);
     if (!v)
@@ -313,7 +316,7 @@ static enum err adapt_messages(const json_t *body, json_t *b, struct err_info *e
     else if (json_array_size(v) == 0)
         err = err_invalid(e, "messages", "'messages' is empty");
     if (!err && system && !(err = join_text(system, "system", &t.text, e))) {
-        if (t.text.len > 0)
+        if (buf_any(&t.text))
             api_add_message(t.all, "system", api_json_string(&t.text));
         buf_clear(&t.text);
     }

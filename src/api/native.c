@@ -149,16 +149,17 @@ static const json_t *field_at(const json_t *o, const char *path)
 /* The answer, or of it the fields that were asked for, by the names they were asked by. */
 static void put_selected(const struct native *s, const struct buf *all, struct buf *out)
 {
-    if (s->n_fields == 0 || all->failed) {
+    if (json_array_size(s->fields) == 0 || all->failed) {
         buf_join(out, all);
         return;
     }
     json_error_t je;
     json_t *from = api_json_load(all->data, all->len, JSON_ALLOW_NUL, &je), *to = json_object();
-    for (uint32_t i = 0; i < s->n_fields; i++) {
-        json_t *v = (json_t *)field_at(from, s->fields[i]);
+    for (size_t i = 0; i < json_array_size(s->fields); i++) {
+        const char *name = json_string_value(json_array_get(s->fields, i));
+        json_t *v = (json_t *)field_at(from, name);
         if (v)
-            json_object_set(to, s->fields[i], v);
+            json_object_set(to, name, v);
     }
     char *text = json_dumps(to, JSON_COMPACT | JSON_REAL_PRECISION(15));
     const struct buf chosen = {

@@ -7,9 +7,8 @@
 /* Behind api_call.state. */
 struct native {
     struct buf settings; /* "generation_settings" as JSON */
-    char **fields;       /* [n_fields] of the answer that are wanted; 0: all */
-    uint32_t n_fields;
-    int64_t n_predict; /* as asked for; -1: no limit */
+    json_t *fields;      /* names of those of the answer that are wanted; empty or NULL: all */
+    int64_t n_predict;   /* as asked for; -1: no limit */
     int64_t id_slot;
     bool tokens;        /* name them in answers */
     bool post_sampling; /* probabilities are those that tokens were drawn by */

@@ -27,9 +27,7 @@ static void native_free(void *state)
 {
     struct native *s = state;
     buf_deinit(&s->settings);
-    for (uint32_t i = 0; i < s->n_fields; i++)
-        free(s->fields[i]);
-    free(s->fields);
+    json_decref(s->fields);
     free(s->bias.items);
     free(s->bias.places);
     free(s->has_new_line);
@@ -333,13 +331,12 @@ static enum err read_fields(struct native *s, const json_t *body, struct err_inf
     enum err err = api_get_array(body, "response_fields", "an array of names", &v, e);
     if (err || !v)
         return err;
-    s->fields = mem_zalloc(json_array_size(v) + 1, sizeof *s->fields);
     for (size_t i = 0; i < json_array_size(v); i++) {
         const json_t *name = json_array_get(v, i);
         if (!json_is_string(name))
             return api_wrong_type("response_fields", "an array of names", name, e);
-        s->fields[s->n_fields++] = mem_strdup(json_string_value(name));
     }
+    s->fields = json_incref(v);
     return OK;
 }
 

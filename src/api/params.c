@@ -5,7 +5,6 @@
  * a silent correction would hide it. */
 #include "api/params.h"
 
-#include "base/mem.h"
 #include "engine/stop.h"
 
 #include <stdio.h>
@@ -251,8 +250,9 @@ static enum err parse_stop_ids(const json_t *body,
     if (n > MAX_STOP_IDS)
         return err_invalid(
             e, name, "'%s' has %zu ids; at most %d are allowed", name, n, MAX_STOP_IDS);
-    /* its length was bounded above */
-    out->stop_ids = mem_alloc((n + 1) * sizeof *out->stop_ids);
+    out->stop_ids = malloc((n + 1) * sizeof *out->stop_ids);
+    if (!out->stop_ids)
+        return err_set(e, ERR_NOMEM, "no memory for '%s'", name);
     for (size_t i = 0; i < n; i++) {
         int64_t id;
         if ((err = api_int_of(json_array_get(v, i), name, 0, (int64_t)n_vocab - 1, &id, e)))

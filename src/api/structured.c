@@ -3,8 +3,6 @@
 #include "api/compile.h"
 #include "api/reply.h"
 
-#include "base/mem.h"
-
 #include <stdlib.h>
 #include <string.h>
 
@@ -150,7 +148,9 @@ static enum err check_type(const struct wish *w, struct err_info *e)
 static grammar_node build_choice(struct grammar_builder *b, const json_t *v)
 {
     uint32_t n = (uint32_t)json_array_size(v);
-    struct grammar_text *texts = mem_alloc(n * sizeof *texts); /* no larger than the body */
+    struct grammar_text *texts = malloc(n * sizeof *texts);
+    if (!texts)
+        return grammar_starved(b, n);
     for (uint32_t i = 0; i < n; i++) {
         const json_t *x = json_array_get(v, i);
         texts[i] = (struct grammar_text){json_string_value(x), json_string_length(x)};

@@ -1,6 +1,5 @@
 #include "chat/encode.h"
 
-#include "base/mem.h"
 #include "chat/internal.h"
 
 #include <jansson.h>
@@ -30,7 +29,9 @@ static enum err encode_text(const struct tokenizer *tok,
                             struct token_list *ids,
                             struct err_info *e)
 {
-    struct text_piece *pieces = mem_zalloc(text->n_spans, sizeof *pieces);
+    struct text_piece *pieces = calloc(text->n_spans + 1, sizeof *pieces);
+    if (!pieces)
+        return err_set(e, ERR_NOMEM, "no memory for a conversation");
     for (size_t i = 0; i < text->n_spans; i++) {
         const struct jinja_span *s = &text->spans[i];
         pieces[i] = (struct text_piece){text->text.data + s->begin, s->end - s->begin, s->trusted};
@@ -52,14 +53,19 @@ static struct reply_start start_of(const struct chat_template *tmpl, const struc
 
 /* The answer's beginning, as text of a client's: encoded with what is before it, as if the model
  * had written it. */
-static void add_begun(struct jinja_text *text, const char *begun, size_t n)
+static enum err add_begun(struct jinja_text *text, const char *begun, size_t n, struct err_info *e)
 {
     if (n == 0)
-        return;
-    text->spans = mem_realloc(text->spans, (text->n_spans + 1) * sizeof *text->spans);
-    text->spans[text->n_spans++] =
+        return OK;
+    struct jinja_span *spans = realloc(text->spans, (text->n_spans + 1) * sizeof *spans);
+    text->spans = spans ? spans : text->spans;
+    text->text.may_fail = true;
+    if (!spans || !buf_reserve(&text->text, n))
+        return err_set(e, ERR_NOMEM, "no memory for the beginning of the answer");
+    spans[text->n_spans++] =
         (struct jinja_span){.begin = text->text.len, .end = text->text.len + n};
     buf_add(&text->text, begun, n);
+    return OK;
 }
 
 /* Render *in, with the model's tokens added, and append the ids. */
@@ -80,7 +86,7 @@ static enum err render_and_encode(const struct chat_template *tmpl,
     err = chat_render(tmpl, in, &text, e);
     *start = start_of(tmpl, &text);
     if (!err)
-        add_begun(&text, turn->begun, turn->n_begun);
+        err = add_begun(&text, turn->begun, turn->n_begun, e);
     if (!err && !(err = encode_text(tok, &text, ids, e)) && tokenizer_adds_bos(tok))
         put_bos(tokenizer_bos(tok), first, ids);
     jinja_text_deinit(&text);

@@ -115,6 +115,13 @@ grammar_node grammar_fail(struct grammar_builder *b, const char *text)
     return builder_fail(b, "%s", text);
 }
 
+grammar_node grammar_starved(struct grammar_builder *b, uint32_t n)
+{
+    if (!builder_failed(b))
+        err_set_field(&b->error, ERR_NOMEM, b->field, "'%s': no memory for %u texts", b->field, n);
+    return NEVER;
+}
+
 grammar_node grammar_empty(struct grammar_builder *b)
 {
     (void)b;
@@ -280,7 +287,7 @@ grammar_node grammar_choice(struct grammar_builder *b, uint32_t n, const struct 
 {
     grammar_node *nodes = malloc(((size_t)n + 1) * sizeof *nodes);
     if (!nodes)
-        return builder_fail(b, "'%s': no memory for %u texts", b->field, n);
+        return grammar_starved(b, n);
     for (uint32_t i = 0; i < n; i++)
         nodes[i] = grammar_literal(b, texts[i].data, texts[i].len);
     grammar_node node = grammar_alt(b, n, nodes);

@@ -79,6 +79,8 @@ bool grammar_builder_cut_short(const struct grammar_builder *b);
 enum err grammar_builder_error(const struct grammar_builder *b, struct err_info *e);
 /* An error of the caller's own: ERR_INVALID, kept if it is the first. The node is `never`. */
 grammar_node grammar_fail(struct grammar_builder *b, const char *text);
+/* Likewise ERR_NOMEM: there was none for n texts. */
+grammar_node grammar_starved(struct grammar_builder *b, uint32_t n);
 
 grammar_node grammar_empty(struct grammar_builder *b); /* the empty text */
 grammar_node grammar_never(struct grammar_builder *b); /* no text at all */

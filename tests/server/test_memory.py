@@ -1,5 +1,6 @@
 """A server that the system refuses memory: it says so to whom it concerns, and goes on."""
 
+import json
 import os
 import resource
 import socket
@@ -68,6 +69,34 @@ def test_ids_without_room(start_server, path, field):
     """The body itself still has room, at some of these limits; the ids that it names have none."""
     body = f'{{"{field}":[{"1," * 7_500_000}1]}}'.encode()
     for mib in range(266, 339, 12):
+        server = start_server()
+        allow(server, mib)
+        status, _, data = server.request("POST", path, body)
+        assert status in (200, 400) or refused(status, data), data[:200]
+        still_serves(server)
+        server.stop()
+
+
+TEXT = "x" * 15_000_000
+PARTS = [{"type": "text", "text": TEXT}]
+
+
+@pytest.mark.parametrize("path, body, limits", [
+    ("/v1/chat/completions", {"messages": [{"role": "user", "content": PARTS}]}, (43, 64)),
+    ("/v1/messages", {"max_tokens": 1, "messages": [{"role": "user", "content": PARTS}]}, (43, 64)),
+    ("/v1/messages", {"max_tokens": 1, "system": TEXT, "messages": [{"role": "user", "content": "a"}]}, (43, 64)),
+    ("/v1/responses", {"input": TEXT}, (60, 84)),
+    ("/v1/responses", {"input": [{"role": "user", "content": TEXT}]}, (60, 84)),
+    ("/v1/responses", {"input": [{"type": "shell_call_output", "id": "a", "output": [TEXT]}]}, (60, 84)),
+    ("/v1/responses", {"input": "a", "instructions": TEXT}, (60, 84)),
+    ("/completion", {"prompt": "a", "n_predict": 1, "response_fields": [""] * 3_700_000}, (322, 442)),
+    ("/v1/completions", {"prompt": "a", "max_tokens": 1, "guided_choice": ["a"] * 2_800_000}, (280, 352)),
+], ids=["chat parts", "messages parts", "system", "input", "input text", "output", "instructions", "response_fields",
+        "choice"])
+def test_what_a_body_says_without_room(start_server, path, body, limits):
+    """The body itself still has room, at some of these limits; what is made of it has none."""
+    body = json.dumps(body, separators=(",", ":")).encode()
+    for mib in range(limits[0], limits[1], (limits[1] - limits[0]) // 6):
         server = start_server()
         allow(server, mib)
         status, _, data = server.request("POST", path, body)

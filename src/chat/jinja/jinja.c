@@ -121,15 +121,19 @@ static void render(struct jrun *r, void *arg)
     (void)jexec(r, r->root, &c->t->body, &c->out);
 }
 
-static void put_spans(const struct jsb *b, struct jinja_text *out)
+static enum err put_spans(const struct jsb *b, struct jinja_text *out, struct err_info *e)
 {
+    out->text.may_fail = true;
     buf_add(&out->text, b->data, b->len);
-    out->spans = mem_zalloc(b->n_marks, sizeof *out->spans);
+    out->spans = calloc(b->n_marks + 1, sizeof *out->spans);
+    if (out->text.failed || !out->spans)
+        return err_set(e, ERR_NOMEM, "no memory for a text of %zu bytes", b->len);
     out->n_spans = b->n_marks;
     for (size_t i = 0; i < b->n_marks; i++)
         out->spans[i] = (struct jinja_span){b->marks[i].begin,
                                             i + 1 < b->n_marks ? b->marks[i + 1].begin : b->len,
                                             b->marks[i].trusted};
+    return OK;
 }
 
 enum err jinja_render(const struct jinja_template *t,
@@ -158,8 +162,8 @@ enum err jinja_render(const struct jinja_template *t,
     struct rendering c = {t, in, JSB(&r)};
     enum err err = jrun_try(&r, render, &c);
     if (!err)
-        put_spans(&c.out, out);
-    else if (e)
+        err = put_spans(&c.out, out, &failure);
+    if (err && e)
         *e = failure;
     jarena_free(&r.arena);
     return err;

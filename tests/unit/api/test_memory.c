@@ -96,6 +96,37 @@ static void sweep(const char *method, const char *path, const char *body)
     buf_deinit(&all.body);
 }
 
+/* One of the allocations that fail is the one of which the server speaks so. */
+static void sweep_for(const char *path, const char *body, const char *words)
+{
+    struct outcome o;
+    bool found = false;
+    for (uint64_t nth = 1; talk("POST", path, body, nth, &o); nth++) {
+        assert_true(o.status == 200 || o.status == 503);
+        found |= strstr(o.body.data, words) != NULL;
+        buf_deinit(&o.body);
+    }
+    buf_deinit(&o.body);
+    if (!found)
+        fail_msg("%s: no 503 says '%s'", path, words);
+}
+
+static void test_arrays(void **state)
+{
+    (void)state;
+    sweep_for("/v1/completions",
+              "{\"include_stop_str_in_output\":false,\"prompt\":\"Once\",\"max_tokens\":2,\"stop_"
+              "token_ids\":[1,2,3]}",
+              "no memory for 'stop_token_ids'");
+    sweep_for("/v1/completions",
+              "{\"prompt\":\"Once\",\"max_tokens\":2,\"guided_choice\":[\"aa\",\"bb\"]}",
+              "'guided_choice': no memory for 2 texts");
+    sweep_for("/v1/chat/completions",
+              "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":"
+              "\"Hi\"}]}],\"max_tokens\":2}",
+              "no memory for a message");
+}
+
 static void test_whole_answers(void **state)
 {
     (void)state;
@@ -165,9 +196,19 @@ static void test_what_compiles_grammars(void **state)
           "}");
     sweep("POST",
           "/v1/responses",
-          "{\"input\":[{\"type\":\"custom_tool_call\",\"call_id\":\"a\",\"name\":\"c\","
+          "{\"input\":[{\"type\":\"reasoning\",\"content\":\"t\"},{\"role\":\"user\",\"content\":"
+          "\"u\"},{\"type\":"
+          "\"custom_tool_call\",\"call_id\":\"a\",\"name\":\"c\","
           "\"input\":\"x\"},{\"type\":\"custom_tool_call_output\",\"call_id\":\"a\","
           "\"output\":\"y\"}],\"max_output_tokens\":4,\"temperature\":0,\"cache_prompt\":false}");
+    sweep("POST",
+          "/v1/messages",
+          "{\"system\":[{\"type\":\"text\",\"text\":\"s\"}],\"messages\":[{\"role\":\"user\","
+          "\"content\":\"Hi\"},{\"role\":\"assistant\",\"content\":[{\"type\":\"thinking\","
+          "\"thinking\":\"t\"},{\"type\":\"tool_use\",\"id\":\"a\",\"name\":\"f\",\"input\":{}}]},"
+          "{\"role\":\"user\",\"content\":[{\"type\":\"tool_result\",\"tool_use_id\":\"a\","
+          "\"content\":\"r\"},{\"type\":\"text\",\"text\":\"u\"}]},{\"role\":\"system\","
+          "\"content\":\"s\"}],\"max_tokens\":4,\"temperature\":0}");
     sweep("POST", "/tokenize", "{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}]}");
     sweep("POST", "/apply-template", "{\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}]}");
     sweep("POST", "/detokenize", "{\"tokens\":[46,326,68]}");
@@ -214,6 +255,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_whole_answers),
         cmocka_unit_test(test_what_compiles_grammars),
+        cmocka_unit_test(test_arrays),
         cmocka_unit_test(test_streams),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
