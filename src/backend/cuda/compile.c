@@ -25,41 +25,6 @@ struct compiler {
     struct err_info *e;
 };
 
-static struct launch *add_launch(struct compiler *c, enum launch_kind kind, const struct op *op)
-{
-    struct launch *l = &c->b->launches[c->b->n_launches++];
-    *l = (struct launch){.kind = kind,
-                         .rows = c->rows,
-                         .last = c->last,
-                         .n_used = c->n_used,
-                         .w = NO_VECTOR,
-                         .bias = NO_VECTOR,
-                         .factors = NO_VECTOR};
-    if (!op)
-        return l;
-    l->in = op->in;
-    l->in2 = op->in2;
-    l->out = op->out;
-    l->n = op->n_out;
-    l->heads = 1;
-    l->layer = op->layer;
-    l->rope = op->rope;
-    l->gate = op->gate;
-    l->unary = op->unary;
-    l->recur = op->recur;
-    l->front = op->front;
-    l->zero = op->zero;
-    l->gated = op->gated;
-    l->tiled = op->tiled;
-    l->scale = op->scale;
-    l->cap = op->cap;
-    l->window = op->window;
-    l->window_kind = op->window_kind;
-    if (c->packed == op->out)
-        c->packed_forms = 0;
-    return l;
-}
-
 /* A small tensor as floats on the device; each once. */
 static uint32_t add_vector(struct compiler *c, const struct gguf_tensor *t)
 {
@@ -76,6 +41,46 @@ static uint32_t add_vector(struct compiler *c, const struct gguf_tensor *t)
     b->vector_list[b->n_vectors] = (struct cuda_vector){t, n, c->n_vector_floats};
     c->n_vector_floats += (n + 63) / 64 * 64;
     return b->n_vectors++;
+}
+
+static bool has_matrix(const struct op *op)
+{
+    return op->kind == OP_EMBED || op->kind == OP_LINEAR || op->kind == OP_HEAD_LINEAR ||
+           op->kind == OP_EXPERTS || op->kind == OP_LOGITS;
+}
+
+/* A launch of the op's; NULL: of none. */
+static struct launch *add_launch(struct compiler *c, enum launch_kind kind, const struct op *op)
+{
+    struct launch *l = &c->b->launches[c->b->n_launches++];
+    *l = (struct launch){.kind = kind,
+                         .op = op,
+                         .rows = c->rows,
+                         .last = c->last,
+                         .n_used = c->n_used,
+                         .w = NO_VECTOR,
+                         .bias = NO_VECTOR,
+                         .factors = NO_VECTOR};
+    if (!op)
+        return l;
+    l->in = op->in;
+    l->out = op->out;
+    l->n = op->n_out;
+    l->heads = 1;
+    l->scale = op->scale;
+    l->cap = op->cap;
+    l->w = add_vector(c, has_matrix(op) ? NULL : op->w);
+    l->bias = add_vector(c, op->bias);
+    l->factors = add_vector(c, op->factor);
+    if (c->packed == op->out)
+        c->packed_forms = 0;
+    return l;
+}
+
+static enum err add_plain(struct compiler *c, enum launch_kind kind, const struct op *op)
+{
+    add_launch(c, kind, op);
+    return OK;
 }
 
 /* A tensor of n matrices, of each the n_out rows from first_row on; each once, so that tied
@@ -143,8 +148,6 @@ static enum err add_product(struct compiler *c, const struct op *op, struct laun
     struct launch *l = add_launch(c, LAUNCH_LINEAR, op);
     l->matrix = matrix;
     l->forms = forms;
-    l->bias = add_vector(c, op->bias);
-    l->factors = add_vector(c, op->factor);
     *out = l;
     return OK;
 }
@@ -241,8 +244,6 @@ static enum err compile_experts(struct compiler *c, const struct op *op)
     struct launch *l = add_launch(c, LAUNCH_EXPERT_LINEAR, op);
     l->matrix = matrix;
     l->forms = forms;
-    l->bias = add_vector(c, op->bias);
-    l->factors = add_vector(c, op->factor);
     return OK;
 }
 
@@ -256,233 +257,151 @@ static enum err compile_embed(struct compiler *c, const struct op *op)
     return add_matrix(c, op->w, op->w->ne[1], 1, 0, &l->matrix);
 }
 
-static void compile_norm(struct compiler *c, const struct op *op)
+static enum err compile_norm(struct compiler *c, const struct op *op)
 {
     struct launch *l = add_launch(c, LAUNCH_NORM, op);
-    l->w = add_vector(c, op->w);
-    l->bare = op->kind != OP_HIDDEN;
     if (op->kind != OP_HEAD_NORM && op->kind != OP_HEAD_UNIT)
-        return;
+        return OK;
     l->in = op->out;
     l->heads = op->n_out / op->head_dim;
     l->n = op->head_dim;
-    l->unit = op->kind == OP_HEAD_UNIT;
-    l->own_w = op->w && op->w->ne[1] > 1;
+    return OK;
+}
+
+static enum err compile_head_layer_norm(struct compiler *c, const struct op *op)
+{
+    struct launch *l = add_launch(c, LAUNCH_HEAD_LAYER_NORM, op);
+    l->heads = op->n_out / op->head_dim;
+    l->n = op->head_dim;
+    return OK;
 }
 
 /* From here on the plan is over the rows whose hidden states are wanted. */
-static void compile_hidden(struct compiler *c, const struct op *op)
+static enum err compile_hidden(struct compiler *c, const struct op *op)
 {
     c->rows = CUDA_ROWS_HIDDEN;
     c->packed_forms = 0;
-    compile_norm(c, op);
-    c->b->launches[c->b->n_launches - 1].gather = true;
+    add_launch(c, LAUNCH_NORM, op)->gather = true;
+    return OK;
 }
 
-static void compile_unary(struct compiler *c, const struct op *op)
+static enum err compile_rope(struct compiler *c, enum launch_kind kind, const struct op *op)
 {
-    struct launch *l = add_launch(c, LAUNCH_UNARY, op);
-    l->xielu = op->xielu;
-    l->places = op->out == BUF_EXPERT_GATE;
-    if (l->places)
-        l->n = op->n_out / op->n_head;
+    add_launch(c, kind, op);
+    if (c->packed == BUF_K || c->packed == BUF_Q)
+        c->packed_forms = 0;
+    return OK;
 }
 
-/* Convolutions, rates and heads of recurrent layers. */
-static void compile_recurrent(struct compiler *c, enum launch_kind kind, const struct op *op)
+/* Of rows, or of places, which have a rank each. */
+static enum err compile_gate(struct compiler *c, enum launch_kind kind, const struct op *op)
 {
     struct launch *l = add_launch(c, kind, op);
-    l->w = add_vector(c, op->w);
-    l->bias = add_vector(c, op->bias);
-    l->heads = op->n_head;
-    l->in_step = op->in_step;
-}
-
-static void compile_gated(struct compiler *c, const struct op *op)
-{
-    struct launch *l = add_launch(c, LAUNCH_GATED, op);
-    l->in2_first = op->in2_first;
     l->places = op->out == BUF_EXPERT_GATE;
     if (l->places)
         l->n = op->n_out / op->n_head;
+    return OK;
 }
 
-static void compile_add_type(struct compiler *c, const struct op *op)
+static enum err compile_cap(struct compiler *c, const struct op *op, float scale, float cap)
 {
-    struct launch *l = add_launch(c, LAUNCH_ADD_TYPE, op);
-    l->w = add_vector(c, op->w);
-    l->n_types = (uint32_t)op->w->ne[1];
-}
-
-static void compile_head_copy(struct compiler *c, const struct op *op)
-{
-    struct launch *l = add_launch(c, LAUNCH_HEAD_COPY, op);
-    l->heads = op->n_head;
-    l->in_step = op->in_step;
-    l->out_step = op->out_step;
-}
-
-static void compile_streams(struct compiler *c, const struct op *op)
-{
-    struct launch *l = add_launch(c, LAUNCH_STREAMS, op);
-    l->stream_op = op->kind;
-    l->heads = op->n_head;
+    struct launch *l = add_launch(c, LAUNCH_CAP, op);
+    l->scale = scale;
+    l->cap = cap;
+    return OK;
 }
 
 static enum err compile_op(struct compiler *c, const struct op *op)
 {
-    struct launch *l;
     switch (op->kind) {
     case OP_EMBED:
         return compile_embed(c, op);
     case OP_ADD_POSITION:
-        add_launch(c, LAUNCH_ADD_POSITION, op)->w = add_vector(c, op->w);
-        return OK;
+        return add_plain(c, LAUNCH_ADD_POSITION, op);
     case OP_ADD_TYPE:
-        compile_add_type(c, op);
-        return OK;
+        return add_plain(c, LAUNCH_ADD_TYPE, op);
     case OP_NORM:
     case OP_HEAD_NORM:
     case OP_HEAD_UNIT:
-        compile_norm(c, op);
-        return OK;
+        return compile_norm(c, op);
     case OP_LAYER_NORM:
-        l = add_launch(c, LAUNCH_LAYER_NORM, op);
-        l->w = add_vector(c, op->w);
-        l->bias = add_vector(c, op->bias);
-        return OK;
+        return add_plain(c, LAUNCH_LAYER_NORM, op);
     case OP_LINEAR:
         return compile_linear(c, op);
     case OP_ROPE:
+        return compile_rope(c, LAUNCH_ROPE, op);
     case OP_ROPE_STORE:
-        l = add_launch(c, op->kind == OP_ROPE ? LAUNCH_ROPE : LAUNCH_ROPE_STORE, op);
-        l->temper = op->temper;
-        l->heads = op->n_head;
-        l->heads_kv = op->n_head_kv;
-        l->head_dim = op->head_dim;
-        if (c->packed == BUF_K || c->packed == BUF_Q)
-            c->packed_forms = 0;
-        return OK;
+        return compile_rope(c, LAUNCH_ROPE_STORE, op);
     case OP_HEAD_LAYER_NORM:
-        l = add_launch(c, LAUNCH_HEAD_LAYER_NORM, op);
-        l->w = add_vector(c, op->w);
-        l->bias = add_vector(c, op->bias);
-        l->n = op->head_dim;
-        l->heads = op->n_out / l->n;
-        return OK;
+        return compile_head_layer_norm(c, op);
     case OP_HEAD_LINEAR:
         return compile_head_linear(c, op);
     case OP_HEAD_SCALE:
-        l = add_launch(c, LAUNCH_HEAD_SCALE, op);
-        l->heads = op->n_head;
-        l->n = op->head_dim;
-        return OK;
+        return add_plain(c, LAUNCH_HEAD_SCALE, op);
     case OP_HEAD_COPY:
-        compile_head_copy(c, op);
-        return OK;
-    case OP_SCALE: /* as no cap */
-        add_launch(c, LAUNCH_CAP, op)->cap = 0.0f;
-        return OK;
+        return add_plain(c, LAUNCH_HEAD_COPY, op);
+    case OP_SCALE:
+        return compile_cap(c, op, op->scale, 0.0f);
+    case OP_TANH:
+        return compile_cap(c, op, 1.0f, 1.0f);
     case OP_CLAMP:
-        add_launch(c, LAUNCH_CLAMP, op);
-        return OK;
+        return add_plain(c, LAUNCH_CLAMP, op);
     case OP_MUL:
-        add_launch(c, LAUNCH_MUL, op)->w = add_vector(c, op->w);
-        return OK;
+        return add_plain(c, LAUNCH_MUL, op);
     case OP_SPARSE:
-        add_launch(c, LAUNCH_SPARSE, op);
-        return OK;
+        return add_plain(c, LAUNCH_SPARSE, op);
     case OP_MATCH:
     case OP_FOLD:
     case OP_PREDICT:
     case OP_CORRECT:
     case OP_SPREAD:
-        compile_streams(c, op);
-        return OK;
+        return add_plain(c, LAUNCH_STREAMS, op);
     case OP_CONV:
-        compile_recurrent(c, LAUNCH_CONV, op);
-        return OK;
+        return add_plain(c, LAUNCH_CONV, op);
     case OP_RATES:
-        compile_recurrent(c, LAUNCH_RATES, op);
-        return OK;
+        return add_plain(c, LAUNCH_RATES, op);
     case OP_RECUR:
-        compile_recurrent(c, LAUNCH_RECUR, op);
-        return OK;
+        return add_plain(c, LAUNCH_RECUR, op);
     case OP_ATTENTION:
-        l = add_launch(c, LAUNCH_ATTENTION, op);
-        l->w = add_vector(c, op->w);
-        l->heads = op->n_head;
-        l->alibi = op->alibi;
-        return OK;
+        return add_plain(c, LAUNCH_ATTENTION, op);
     case OP_GATED:
-        compile_gated(c, op);
-        return OK;
+        return compile_gate(c, LAUNCH_GATED, op);
     case OP_UNARY:
-        compile_unary(c, op);
-        return OK;
+        return compile_gate(c, LAUNCH_UNARY, op);
     case OP_ADD:
-        add_launch(c, LAUNCH_ADD, op);
-        return OK;
+        return add_plain(c, LAUNCH_ADD, op);
     case OP_ADD_GATED:
-        add_launch(c, LAUNCH_ADD_GATED, op);
-        return OK;
+        return add_plain(c, LAUNCH_ADD_GATED, op);
     case OP_SELECT:
         c->n_used = op->n_head;
-        l = add_launch(c, LAUNCH_SELECT, op);
-        l->bias = add_vector(c, op->bias);
-        l->w = add_vector(c, op->w);
-        return OK;
+        return add_plain(c, LAUNCH_SELECT, op);
     case OP_EXPERTS:
         return compile_experts(c, op);
     case OP_MIX:
-        add_launch(c, LAUNCH_MIX, op);
-        return OK;
+        return add_plain(c, LAUNCH_MIX, op);
     case OP_LOGITS:
         return compile_logits(c, op);
     case OP_HIDDEN:
-        compile_hidden(c, op);
-        return OK;
-    case OP_TANH: /* as a cap of 1 */
-        l = add_launch(c, LAUNCH_CAP, op);
-        l->scale = l->cap = 1.0f;
-        return OK;
+        return compile_hidden(c, op);
     }
     return err_set(c->e, ERR_UNSUPPORTED, "the CUDA backend has no op of kind %d", (int)op->kind);
 }
 
-/* What a step borrows, and of which class: what is as wide as the residual stream, or small; what
- * is inside feed-forward layers, or as wide; what attention reads and writes. Logits have a place
- * of their own.
- */
+/* What a step borrows, and of which class: what is inside feed-forward layers, or as wide; what
+ * attention reads and writes; all else, which is as wide as the residual stream, or small, is
+ * GPU_HIDDEN (0). Logits have a place of their own. */
 static void choose_buffers(struct cuda_backend *b)
 {
     static const enum gpu_class classes[N_MODEL_BUFS] = {
-        [BUF_X] = GPU_HIDDEN,
-        [BUF_H] = GPU_HIDDEN,
-        [BUF_OUT] = GPU_HIDDEN,
-        [BUF_ROUTER] = GPU_HIDDEN,
-        [BUF_SHARED] = GPU_HIDDEN,
-        [BUF_SHARED_GATE] = GPU_HIDDEN,
-        [BUF_HIDDEN] = GPU_HIDDEN,
-        [BUF_HEAD] = GPU_HIDDEN,
-        [BUF_SCORES] = GPU_HIDDEN,
         [BUF_Q] = GPU_ATTENTION,
         [BUF_K] = GPU_ATTENTION,
         [BUF_V] = GPU_ATTENTION,
         [BUF_ATT] = GPU_ATTENTION,
         [BUF_QUERY] = GPU_ATTENTION,
         [BUF_HEADS] = GPU_ATTENTION,
-        [BUF_MODES] = GPU_HIDDEN,
-        [BUF_COEFS] = GPU_HIDDEN,
-        [BUF_LOW] = GPU_HIDDEN,
-        [BUF_BESIDE] = GPU_HIDDEN,
-        [BUF_RATE] = GPU_HIDDEN,
-        [BUF_BETA] = GPU_HIDDEN,
         [BUF_MIX] = GPU_INTERMEDIATE,
         [BUF_REC] = GPU_INTERMEDIATE,
         [BUF_REC_GATE] = GPU_INTERMEDIATE,
-        [BUF_REC_KEY] = GPU_HIDDEN,
-        [BUF_REC_QUERY] = GPU_HIDDEN,
         [BUF_PER_LAYER] = GPU_INTERMEDIATE,
         [BUF_PROJECTED] = GPU_INTERMEDIATE,
         [BUF_STREAMS] = GPU_INTERMEDIATE,

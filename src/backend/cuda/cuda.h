@@ -63,7 +63,7 @@ enum launch_kind {
     LAUNCH_CAP,
     LAUNCH_CLAMP,
     LAUNCH_MUL,
-    LAUNCH_STREAMS, /* which op: stream_op */
+    LAUNCH_STREAMS,
     LAUNCH_SPARSE,
     LAUNCH_CONV,
     LAUNCH_RATES,
@@ -77,42 +77,22 @@ enum launch_kind {
 struct launch {
     enum launch_kind kind;
     enum cuda_rows rows;
-    enum model_buf in, in2, out;
-    uint32_t n, heads; /* values of a row; NORM: heads of n each; ROPE, ATTENTION: query heads;
-                        * STREAMS: so many of n each */
-    uint32_t heads_kv, head_dim; /* ROPE */
-    uint32_t n_used;             /* SELECT and what follows: experts of a row in the layer */
-    uint32_t in2_first;          /* GATED */
-    enum op_kind stream_op;      /* STREAMS */
-    struct xielu xielu;          /* UNARY */
-    uint32_t in_step, out_step;  /* HEAD_COPY; PACK and LINEAR with heads (else 0): values apart;
-                                  * RATES */
-    uint32_t n_types;            /* ADD_TYPE */
-    uint16_t layer;
-    enum rope_table rope;
-    bool temper; /* ROPE_STORE: queries grow with their position */
-    enum gate_kind gate;
-    enum unary_kind unary;
-    enum recur_kind recur; /* RATES, RECUR */
-    float scale, cap, alibi;
-    uint32_t window;
-    enum window_kind window_kind;
-    bool bare;        /* NORM: without w it is none the less a norm, */
-    bool unit;        /* of which the sum of squares is 1, */
-    bool own_w;       /* with a row of w for each head */
-    bool front, zero; /* HEAD_COPY */
-    bool gated;       /* CONV */
-    bool tiled;       /* RECUR */
-    bool gather;      /* NORM: `in` at the rows that are wanted */
-    bool last;        /* behind the last op that stores: not where no row is wanted */
-    bool places;      /* GATED, UNARY: over places; EXPERT_PACK: of a buffer by place */
-    bool add;         /* LINEAR */
-    unsigned forms;   /* PACK, LINEAR and of experts: of the activations */
-    uint32_t matrix;  /* LINEAR, EMBED, EXPERT_LINEAR */
-    uint32_t w,
-        bias; /* of vectors; NO_VECTOR: none. SELECT: a scale, a correction of each expert */
-    uint32_t factors; /* LINEAR, EXPERT_LINEAR; likewise */
-    uint32_t joined;  /* so many that follow are done with it (join.c) */
+    const struct op *op;    /* that it computes; of ANGLES and packing NULL */
+    enum model_buf in, out; /* the op's, or what the op joined to it writes */
+    uint32_t n, heads; /* values of a row; norms of heads: heads of n each; PACK and LINEAR: with
+                        * a matrix for each of `heads` */
+    uint32_t n_used;   /* SELECT and what follows: experts of a row in the layer */
+    uint32_t in_step, out_step; /* PACK and LINEAR with heads (else 0): values apart */
+    enum rope_table rope;       /* ANGLES */
+    float scale, cap;
+    bool gather;               /* NORM, LAYER_NORM: `in` at the rows that are wanted */
+    bool last;                 /* behind the last op that stores: not where no row is wanted */
+    bool places;               /* GATED, UNARY: over places; EXPERT_PACK: of a buffer by place */
+    bool add;                  /* LINEAR */
+    unsigned forms;            /* PACK, LINEAR and of experts: of the activations */
+    uint32_t matrix;           /* LINEAR, EMBED, EXPERT_LINEAR */
+    uint32_t w, bias, factors; /* of vectors, as the op has them; NO_VECTOR: none */
+    uint32_t joined;           /* so many that follow are done with it (join.c) */
 };
 #define NO_VECTOR UINT32_MAX
 
@@ -319,7 +299,7 @@ enum err cuda_weights_load(struct cuda_backend *b, struct err_info *e) WEIR_MUST
 struct cuda_attention_shape cuda_attention_most(const struct model *m);
 /* Is every one of them at most the other's? */
 bool cuda_bounds_within(const struct cuda_bounds *m, const struct cuda_bounds *most);
-/* Where the arrays lie of steps within the bounds; *bytes: up to the tables. */
+/* Where the arrays lie of steps within the bounds. */
 void cuda_layout_of(const struct cuda_bounds *bounds, struct cuda_layout *out);
 struct cuda_step cuda_step_at(const struct cuda_backend *b, const struct cuda_bounds *bounds);
 

@@ -20,16 +20,18 @@ static struct cuda_act act_of(struct cuda_act act, const struct launch *l, uint3
 static struct cuda_norm norm_of(const struct cuda_backend *b, const struct launch *l)
 {
     const float eps = b->model->hp.norm_eps;
+    const struct op *op = l->op;
+    const bool unit = op->kind == OP_HEAD_UNIT;
     return (struct cuda_norm){.in = b->bufs[l->in],
                               .out = b->bufs[l->out],
                               .n = l->n,
                               .heads = l->heads,
-                              .eps = l->unit ? eps / (float)l->n : eps,
-                              .size = l->unit ? 1.0f / sqrtf((float)l->n) : 1.0f,
+                              .eps = unit ? eps / (float)l->n : eps,
+                              .size = unit ? 1.0f / sqrtf((float)l->n) : 1.0f,
                               .w = vector_at(b, l->w),
-                              .w_step = l->own_w ? l->n : 0,
+                              .w_step = op->w && op->w->ne[1] > 1 ? l->n : 0,
                               .gather = l->gather,
-                              .bare = l->bare};
+                              .bare = op->kind != OP_HIDDEN};
 }
 
 static struct cuda_layer_norm layer_norm_of(const struct cuda_backend *b, const struct launch *l)
@@ -49,12 +51,12 @@ static void launch_head_copy(const struct cuda_backend *b,
 {
     const struct cuda_head_copy op = {.in = b->bufs[l->in],
                                       .out = b->bufs[l->out],
-                                      .heads = l->heads,
+                                      .heads = l->op->n_head,
                                       .n = l->n,
-                                      .in_step = l->in_step,
-                                      .out_step = l->out_step,
-                                      .front = l->front,
-                                      .zero = l->zero};
+                                      .in_step = l->op->in_step,
+                                      .out_step = l->op->out_step,
+                                      .front = l->op->front,
+                                      .zero = l->op->zero};
     cuda_head_copy(at, &op);
 }
 
@@ -79,16 +81,17 @@ static void launch_rope(const struct cuda_backend *b,
                         const struct launch *l)
 {
     const struct model_hparams *hp = &b->model->hp;
+    const struct op *o = l->op;
     struct cuda_rope_store op = {.q = b->bufs[BUF_Q],
                                  .k = b->bufs[BUF_K],
                                  .v = b->bufs[BUF_V],
-                                 .angles = l->rope == ROPE_NONE ? NULL : b->angles[l->rope],
-                                 .n_head = l->heads,
-                                 .dims = l->rope == ROPE_NONE ? 0 : b->model->ropes[l->rope].n_dims,
+                                 .angles = o->rope == ROPE_NONE ? NULL : b->angles[o->rope],
+                                 .n_head = o->n_head,
+                                 .dims = o->rope == ROPE_NONE ? 0 : b->model->ropes[o->rope].n_dims,
                                  .adjacent = b->model->rope == ROPE_ADJACENT,
-                                 .kv = b->layers[l->layer],
+                                 .kv = b->layers[o->layer],
                                  .first = hp->rope_first};
-    if (l->temper) {
+    if (o->temper) {
         op.temper_scale = hp->temper_scale;
         op.temper_length = hp->temper_length;
         op.temper_offset = hp->temper_offset;
@@ -97,9 +100,9 @@ static void launch_rope(const struct cuda_backend *b,
         if (!op.angles)
             return;
         op.kv.base = NULL;
-        op.kv.n_head_kv = l->heads_kv ? l->heads_kv : l->heads;
-        op.kv.head_dim = l->head_dim;
-        if (!l->heads_kv) /* K is another layer's, which has rotated it */
+        op.kv.n_head_kv = o->n_head_kv ? o->n_head_kv : o->n_head;
+        op.kv.head_dim = o->head_dim;
+        if (!o->n_head_kv) /* K is another layer's, which has rotated it */
             op.k.p = NULL;
     }
     cuda_rope_store(at, &op);
@@ -109,17 +112,18 @@ static void launch_attention(const struct cuda_backend *b,
                              const struct cuda_at *at,
                              const struct launch *l)
 {
+    const struct op *o = l->op;
     const struct cuda_attention op = {.q = b->bufs[BUF_Q],
                                       .out = b->bufs[l->out],
-                                      .kv = b->layers[l->layer],
-                                      .n_head = l->heads,
-                                      .scale = l->scale,
-                                      .cap = l->cap,
-                                      .window = l->window,
-                                      .window_kind = (int)l->window_kind,
+                                      .kv = b->layers[o->layer],
+                                      .n_head = o->n_head,
+                                      .scale = o->scale,
+                                      .cap = o->cap,
+                                      .window = o->window,
+                                      .window_kind = (int)o->window_kind,
                                       .causal = b->model->hp.causal,
                                       .sinks = vector_at(b, l->w),
-                                      .alibi = l->alibi,
+                                      .alibi = o->alibi,
                                       .scratch = b->attention_scratch};
     cuda_attention(at, &op);
 }
@@ -127,11 +131,12 @@ static void launch_attention(const struct cuda_backend *b,
 static struct cuda_gated gated_of(const struct cuda_backend *b, const struct launch *l)
 {
     const struct cuda_experts *x = &b->experts;
+    const struct cuda_buf in2 = b->bufs[l->op->in2];
     return (struct cuda_gated){
-        .kind = (int)l->gate,
+        .kind = (int)l->op->gate,
         .cap = l->cap,
         .in = b->bufs[l->in],
-        .in2 = {b->bufs[l->in2].p + l->in2_first, b->bufs[l->in2].stride},
+        .in2 = {in2.p + l->op->in2_first, in2.stride},
         .out = b->bufs[l->out],
         .n = l->n,
         .n_places = l->places ? x->first + x->n_expert : NULL,
@@ -143,12 +148,13 @@ static struct cuda_gated gated_of(const struct cuda_backend *b, const struct lau
 static struct cuda_unary unary_of(const struct cuda_backend *b, const struct launch *l)
 {
     const struct cuda_experts *x = &b->experts;
+    const struct op *op = l->op;
     return (struct cuda_unary){
-        .kind = (int)l->unary,
-        .positive = l->xielu.positive,
-        .negative = l->xielu.negative,
-        .beta = l->xielu.beta,
-        .eps = l->xielu.eps,
+        .kind = (int)op->unary,
+        .positive = op->xielu.positive,
+        .negative = op->xielu.negative,
+        .beta = op->xielu.beta,
+        .eps = op->xielu.eps,
         .buf = b->bufs[l->out],
         .n = l->n,
         .n_places = l->places ? x->first + x->n_expert : NULL,
@@ -161,7 +167,7 @@ static struct cuda_add add_of(const struct cuda_backend *b, const struct launch 
     struct cuda_add op = {
         .in = b->bufs[l->in], .out = b->bufs[l->out], .n = l->n, .scale = l->scale};
     if (l->kind == LAUNCH_ADD_GATED)
-        op.gate = b->bufs[l->in2];
+        op.gate = b->bufs[l->op->in2];
     return op;
 }
 
@@ -199,12 +205,12 @@ static void launch_conv(const struct cuda_backend *b,
                         const struct launch *l)
 {
     const struct cuda_conv op = {.x = b->bufs[l->out],
-                                 .states = b->states[l->layer],
+                                 .states = b->states[l->op->layer],
                                  .w = vector_at(b, l->w),
                                  .bias = vector_at(b, l->bias),
                                  .n = b->model->hp.conv_channels,
                                  .width = b->model->hp.conv_width,
-                                 .gated = l->gated};
+                                 .gated = l->op->gated};
     cuda_conv(at, &op);
 }
 
@@ -217,9 +223,9 @@ static void launch_rates(const struct cuda_backend *b,
                                   .beta = b->bufs[BUF_BETA],
                                   .a = vector_at(b, l->w),
                                   .bias = vector_at(b, l->bias),
-                                  .n_head = l->heads,
-                                  .per = l->in_step,
-                                  .delta = l->recur == RECUR_DELTA};
+                                  .n_head = l->op->n_head,
+                                  .per = l->op->in_step,
+                                  .delta = l->op->recur == RECUR_DELTA};
     cuda_rates(at, &op);
 }
 
@@ -228,21 +234,21 @@ static void launch_recur(const struct cuda_backend *b,
                          const struct launch *l)
 {
     const struct model_hparams *hp = &b->model->hp;
-    const bool delta = l->recur != RECUR_SCAN;
+    const bool delta = l->op->recur != RECUR_SCAN;
     const struct cuda_recur op = {.mix = b->bufs[l->in],
                                   .rate = b->bufs[BUF_RATE],
                                   .beta = b->bufs[BUF_BETA],
                                   .out = b->bufs[l->out],
-                                  .states = b->states[l->layer],
+                                  .states = b->states[l->op->layer],
                                   .skip = vector_at(b, l->w),
-                                  .n_head = l->heads,
+                                  .n_head = l->op->n_head,
                                   .n_group = hp->n_rec_group,
                                   .n_key = hp->rec_key,
                                   .n_value = hp->rec_value,
                                   .scale = delta ? 1.0f / sqrtf((float)hp->rec_key) : 1.0f,
                                   .delta = delta,
-                                  .each = l->recur == RECUR_DELTA_EACH,
-                                  .tiled = l->tiled};
+                                  .each = l->op->recur == RECUR_DELTA_EACH,
+                                  .tiled = l->op->tiled};
     cuda_recur(at, &op);
 }
 
@@ -255,10 +261,10 @@ static void launch_selective(const struct cuda_backend *b,
                                       .k = b->bufs[BUF_REC_KEY],
                                       .q = b->bufs[BUF_REC_QUERY],
                                       .out = b->bufs[l->out],
-                                      .states = b->states[l->layer],
+                                      .states = b->states[l->op->layer],
                                       .a = vector_at(b, l->w),
                                       .skip = vector_at(b, l->bias),
-                                      .n = l->heads,
+                                      .n = l->op->n_head,
                                       .n_key = b->model->hp.rec_key};
     cuda_selective(at, &op);
 }
@@ -268,12 +274,12 @@ static void launch_streams(const struct cuda_backend *b,
                            const struct launch *l)
 {
     const struct cuda_streams op = {.in = b->bufs[l->in],
-                                    .coefs = b->bufs[l->in2],
+                                    .coefs = b->bufs[l->op->in2],
                                     .out = b->bufs[l->out],
-                                    .n_part = l->heads,
+                                    .n_part = l->op->n_head,
                                     .n = l->n,
                                     .scale = l->scale};
-    switch (l->stream_op) {
+    switch (l->op->kind) {
     case OP_MATCH:
         cuda_streams_match(at, &op);
         break;
@@ -395,7 +401,7 @@ static void launch_one(const struct cuda_backend *b,
         cuda_add_position(at, b->bufs[l->out], vector_at(b, l->w), l->n);
         break;
     case LAUNCH_ADD_TYPE:
-        cuda_add_type(at, b->bufs[l->out], vector_at(b, l->w), l->n, l->n_types);
+        cuda_add_type(at, b->bufs[l->out], vector_at(b, l->w), l->n, (uint32_t)l->op->w->ne[1]);
         break;
     case LAUNCH_NORM:
     case LAUNCH_LAYER_NORM:
@@ -419,7 +425,7 @@ static void launch_one(const struct cuda_backend *b,
         launch_head_copy(b, at, l);
         break;
     case LAUNCH_HEAD_SCALE:
-        cuda_head_scale(at, b->bufs[l->in], b->bufs[l->out], l->heads, l->n);
+        cuda_head_scale(at, b->bufs[l->in], b->bufs[l->out], l->op->n_head, l->op->head_dim);
         break;
     case LAUNCH_PACK:
         act = act_of(b->act, l, l->n);
@@ -458,7 +464,7 @@ static void launch_one(const struct cuda_backend *b,
         launch_rates(b, at, l);
         break;
     case LAUNCH_RECUR:
-        if (l->recur == RECUR_SELECTIVE)
+        if (l->op->recur == RECUR_SELECTIVE)
             launch_selective(b, at, l);
         else
             launch_recur(b, at, l);
