@@ -12,54 +12,41 @@
  * Each slot has pinned memory for its jobs besides the staging of its batch, so that nothing that a
  * copy still reads is written. The tokens that a history begins with go through it too; where a
  * step has more of them than fit, it waits for the device between two parts. */
+#include "backend/carver.h"
 #include "backend/cuda/cuda.h"
 
 #include <assert.h>
 #include <string.h>
 
+enum { JOBS_ALIGN = 64 };
+
 static_assert((int)CUDA_NO_NUMBER == (int)SAMPLE_NO_NUMBER, "the engine is told in one way");
 
 /* What a slot's pinned memory for jobs holds. */
-struct parts {
-    size_t biases, chosen, host_rows, tokens, late, all;
-};
-
-static size_t put(size_t *at, size_t n, size_t size)
-{
-    const size_t here = *at;
-    *at = (here + n * size + 63) / 64 * 64;
-    return here;
-}
-
-static struct parts parts_of(const struct cuda_backend *b)
+static void carve_jobs(const struct cuda_backend *b, struct carver *c, struct cuda_jobs *j)
 {
     const uint32_t n = b->cfg.max_seqs;
-    struct parts p = {0};
-    p.biases = put(&p.all, (size_t)n * CUDA_MAX_BIASES, sizeof(struct cuda_bias));
-    p.chosen = put(&p.all, n, sizeof(int32_t));
-    p.host_rows = put(&p.all, b->cfg.max_logit_rows, sizeof(uint32_t));
-    p.tokens = put(&p.all, b->history_tokens, sizeof(int32_t));
-    p.late = put(&p.all, 1, sizeof(uint32_t));
-    return p;
+    j->biases = carve(c, (size_t)n * CUDA_MAX_BIASES, sizeof *j->biases);
+    j->chosen = carve(c, n, sizeof *j->chosen);
+    j->host_rows = carve(c, b->cfg.max_logit_rows, sizeof *j->host_rows);
+    j->tokens = carve(c, b->history_tokens, sizeof *j->tokens);
+    j->late = carve(c, 1, sizeof *j->late);
 }
 
 size_t cuda_jobs_bytes(const struct cuda_backend *b)
 {
-    return parts_of(b).all;
+    struct carver c = {.align = JOBS_ALIGN};
+    struct cuda_jobs j;
+    for (int i = 0; i < CUDA_SLOTS; i++)
+        carve_jobs(b, &c, &j);
+    return c.used;
 }
 
 void cuda_jobs_place(struct cuda_backend *b)
 {
-    const struct parts p = parts_of(b);
-    for (uint32_t i = 0; i < CUDA_SLOTS; i++) {
-        uint8_t *at = b->jobs_pinned + i * p.all;
-        struct cuda_jobs *j = &b->slots[i].jobs;
-        j->biases = (struct cuda_bias *)(void *)(at + p.biases);
-        j->chosen = (int32_t *)(void *)(at + p.chosen);
-        j->host_rows = (uint32_t *)(void *)(at + p.host_rows);
-        j->tokens = (int32_t *)(void *)(at + p.tokens);
-        j->late = (uint32_t *)(void *)(at + p.late);
-    }
+    struct carver c = {.base = b->jobs_pinned, .align = JOBS_ALIGN};
+    for (int i = 0; i < CUDA_SLOTS; i++)
+        carve_jobs(b, &c, &b->slots[i].jobs);
 }
 
 static bool penalises(const struct sample_params *p)
@@ -102,12 +89,10 @@ static void take_job(struct cuda_jobs *to,
 }
 
 /* The step's own arrays know the batch; here is what else it has. */
-static void take_jobs(const struct cuda_backend *b, struct cuda_slot *s, const struct async_step *a)
+static void take_jobs(struct cuda_slot *s, const struct async_step *a)
 {
     struct cuda_layout l;
-    (void)b;
-    assert(a->n_jobs <= b->cfg.max_seqs && a->n_host_rows <= a->batch->n_logit_rows);
-    assert(a->n_jobs <= s->bounds.jobs);
+    assert(a->n_jobs <= s->bounds.jobs && a->n_host_rows <= a->batch->n_logit_rows);
     cuda_layout_of(&s->bounds, &l);
     s->jobs.n = s->jobs.n_biases = 0;
     for (uint32_t i = 0; i < a->n_jobs; i++)
@@ -297,7 +282,7 @@ enum err cuda_begin(struct backend *base, const struct async_step *a, struct err
     cuda_slot_release(b, s);
     err = cuda_slot_prepare(b, s, a->batch, a->n_jobs, e);
     if (!err) {
-        take_jobs(b, s, a);
+        take_jobs(s, a);
         err = put_on_stream(b, i, a, e);
         if (err)
             (void)cudaStreamSynchronize(b->stream); /* whatever it began reads the slot no more */

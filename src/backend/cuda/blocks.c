@@ -83,11 +83,9 @@ enum err cuda_blocks_open(struct cuda_backend *b, struct err_info *e)
 
 void cuda_blocks_close(struct cuda_backend *b)
 {
-    const cudaEvent_t events[] = {b->copied, b->moving, b->measured};
-    for (size_t i = 0; i < sizeof events / sizeof *events; i++) {
-        if (events[i])
-            (void)cudaEventDestroy(events[i]);
-    }
+    cuda_event_drop(b->copied);
+    cuda_event_drop(b->moving);
+    cuda_event_drop(b->measured);
 }
 
 double cuda_block_us(const struct backend *base)

@@ -102,10 +102,8 @@ static void destroy(struct backend *base)
     for (uint32_t i = 0; i < b->n_graphs; i++)
         (void)cudaGraphExecDestroy(b->graphs[i].exec);
     for (int i = 0; i < CUDA_SLOTS; i++) {
-        if (b->slots[i].begin)
-            (void)cudaEventDestroy(b->slots[i].begin);
-        if (b->slots[i].end)
-            (void)cudaEventDestroy(b->slots[i].end);
+        cuda_event_drop(b->slots[i].begin);
+        cuda_event_drop(b->slots[i].end);
     }
     cuda_blocks_close(b);
     cuda_moves_close(b);
@@ -169,8 +167,8 @@ static enum err plan(const struct model *m,
     b->cfg = *cfg;
     b->major = info.major;
     b->minor = info.minor;
-    b->block_shared = cuda_block_shared(cfg->device.index);
-    b->processors = cuda_processors(cfg->device.index);
+    b->block_shared = cuda_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, cfg->device.index);
+    b->processors = cuda_attribute(cudaDevAttrMultiProcessorCount, cfg->device.index);
     snprintf(b->device_name, sizeof b->device_name, "%s", info.name);
     pthread_mutex_init(&b->lock, NULL);
     cuda_pool_init(&b->pool, cfg->device.zero_buffers);

@@ -246,7 +246,7 @@ struct cuda_backend {
     cudaStream_t stream;
     struct cuda_slot slots[CUDA_SLOTS];
     struct cuda_queue steps;
-    uint8_t *jobs_pinned; /* [CUDA_SLOTS][cuda_jobs_bytes] */
+    uint8_t *jobs_pinned; /* [cuda_jobs_bytes] */
     cudaEvent_t copied;   /* behind the last copy of a block */
     struct cuda_way ways[CUDA_WAYS];
     cudaEvent_t moving, measured; /* around a move; measuring: recorded */
@@ -328,7 +328,7 @@ void cuda_slot_release(struct cuda_backend *b, struct cuda_slot *s);
 
 /* --- steps beside the host (async.c) --- */
 
-/* Pinned memory of a slot's jobs; where it lies. */
+/* Pinned memory of the jobs of all slots; where it lies. */
 size_t cuda_jobs_bytes(const struct cuda_backend *b);
 void cuda_jobs_place(struct cuda_backend *b);
 /* Before the launches: biases. */
@@ -416,9 +416,8 @@ enum err cuda_device_list(
     struct device_info *out, uint32_t cap, uint32_t *n, char versions[64], struct err_info *e);
 /* Make the device current, after checking that it can be used. */
 enum err cuda_device_open(uint32_t index, struct device_info *info, struct err_info *e);
-/* Bytes of shared memory that a block may have there (cuda_at). */
-uint32_t cuda_block_shared(uint32_t index);
-uint32_t cuda_processors(uint32_t index);
+/* 0 where it is not known. */
+uint32_t cuda_attribute(enum cudaDeviceAttr what, uint32_t index);
 /* Make the backend's device the current one of the calling thread, which need not be the one that
  * opened it: CUDA keeps that for each thread, and takes no launch on another device's stream. */
 void cuda_device_enter(const struct cuda_backend *b);
@@ -431,6 +430,8 @@ enum err cuda_backend_create(const struct model *m,
                              struct backend **out,
                              struct err_info *e);
 enum err cuda_limits(uint32_t index, struct device_limits *out, struct err_info *e);
+
+void cuda_event_drop(cudaEvent_t event); /* NULL is fine */
 
 /* "CUDA: WHAT: its words", for rc that is not cudaSuccess. Returns ERR_INTERNAL, or ERR_NOMEM. */
 enum err cuda_failed(cudaError_t rc, const char *what, struct err_info *e);

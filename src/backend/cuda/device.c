@@ -147,23 +147,19 @@ enum err cuda_device_open(uint32_t index, struct device_info *info, struct err_i
     return rc == cudaSuccess ? OK : cuda_failed(rc, "opening the device", e);
 }
 
-uint32_t cuda_block_shared(uint32_t index)
+uint32_t cuda_attribute(enum cudaDeviceAttr what, uint32_t index)
 {
     int n = 0;
-    if (cudaDeviceGetAttribute(&n, cudaDevAttrMaxSharedMemoryPerBlockOptin, (int)index) ==
-        cudaSuccess)
-        return (uint32_t)n;
-    (void)cudaGetLastError();
-    return 0; /* the least */
-}
-
-uint32_t cuda_processors(uint32_t index)
-{
-    int n = 0;
-    if (cudaDeviceGetAttribute(&n, cudaDevAttrMultiProcessorCount, (int)index) == cudaSuccess)
+    if (cudaDeviceGetAttribute(&n, what, (int)index) == cudaSuccess)
         return (uint32_t)n;
     (void)cudaGetLastError();
     return 0;
+}
+
+void cuda_event_drop(cudaEvent_t event)
+{
+    if (event)
+        (void)cudaEventDestroy(event);
 }
 
 void cuda_device_enter(const struct cuda_backend *b)

@@ -100,10 +100,8 @@ static void close_probe(struct probe *p)
 {
     (void)cudaFree(p->from);
     (void)cudaFree(p->to);
-    if (p->begin)
-        (void)cudaEventDestroy(p->begin);
-    if (p->end)
-        (void)cudaEventDestroy(p->end);
+    cuda_event_drop(p->begin);
+    cuda_event_drop(p->end);
     if (p->stream)
         (void)cudaStreamDestroy(p->stream);
 }

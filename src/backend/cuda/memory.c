@@ -34,15 +34,6 @@ static size_t padded_rows(const struct cuda_backend *b)
     return round_up(rows, 64);
 }
 
-static bool has_windows(const struct model *m)
-{
-    for (uint32_t i = 0; i < m->n_ops; i++) {
-        if (m->ops[i].kind == OP_ATTENTION && m->ops[i].window > 0)
-            return true;
-    }
-    return false;
-}
-
 static uint32_t max_positions(const struct cuda_backend *b)
 {
     const struct backend_config *cfg = &b->cfg;
@@ -101,48 +92,44 @@ static void find_most(struct cuda_backend *b)
 
 /* --- the workspace --- */
 
-/* Room for prepared activations of so many rows, in all forms that any launch wants. */
-static size_t act_bytes(const struct cuda_backend *b, bool experts, uint32_t rows)
+static size_t larger(size_t a, size_t b)
 {
-    size_t most = 0;
-    for (uint32_t i = 0; i < b->n_launches; i++) {
-        const struct launch *l = &b->launches[i];
-        if (l->kind != (experts ? LAUNCH_EXPERT_PACK : LAUNCH_PACK))
-            continue;
-        const uint32_t heads = l->in_step ? l->heads : 1;
-        const size_t n = cuda_act_bytes(l->forms, rows, l->n) * heads;
-        most = n > most ? n : most;
-    }
-    return most;
+    return a > b ? a : b;
 }
 
-/* Room for what slices of rows leave to be packed. */
-static size_t sizes_bytes(const struct cuda_backend *b)
+/* What launches leave for others to read: the most bytes that any of them takes. */
+struct scratch {
+    size_t act, expert_act; /* prepared activations, in all forms that are wanted */
+    size_t sizes;           /* what slices of rows leave to be packed */
+    size_t linear;          /* parts of sums */
+};
+
+static size_t linear_scratch(const struct cuda_backend *b, const struct launch *l)
 {
-    size_t most = 0;
-    for (uint32_t i = 0; i < b->n_launches; i++) {
-        const struct launch *l = &b->launches[i];
-        const size_t n = l->kind == LAUNCH_PACK ? cuda_slices_bytes(l->n) : 0;
-        most = n > most ? n : most;
-    }
-    return most;
+    uint32_t n_out = 0; /* of all that are launched together */
+    for (uint32_t k = 0; k <= l->joined; k++)
+        n_out += b->matrices[l[k].matrix].m.n_out;
+    return cuda_linear_scratch((uint32_t)padded_rows(b), b->matrices[l->matrix].m.n_in, n_out);
 }
 
-static size_t scratch_bytes(const struct cuda_backend *b)
+/* Once carve_experts has said how many places there are. */
+static struct scratch scratch_of(const struct cuda_backend *b)
 {
-    size_t most = 0;
+    const uint32_t rows = (uint32_t)padded_rows(b), places = b->experts.most_places;
+    struct scratch s = {0};
     for (uint32_t i = 0; i < b->n_launches; i++) {
         const struct launch *l = &b->launches[i];
-        if (l->kind != LAUNCH_LINEAR)
-            continue;
-        uint32_t n_out = 0; /* of all that are launched together */
-        for (uint32_t k = 0; k <= l->joined; k++)
-            n_out += b->matrices[l[k].matrix].m.n_out;
-        const size_t n =
-            cuda_linear_scratch((uint32_t)padded_rows(b), b->matrices[l->matrix].m.n_in, n_out);
-        most = n > most ? n : most;
+        const size_t heads = l->in_step ? l->heads : 1;
+        if (l->kind == LAUNCH_PACK) {
+            s.act = larger(s.act, cuda_act_bytes(l->forms, rows, l->n) * heads);
+            s.sizes = larger(s.sizes, cuda_slices_bytes(l->n));
+        } else if (l->kind == LAUNCH_EXPERT_PACK) {
+            s.expert_act = larger(s.expert_act, cuda_act_bytes(l->forms, places, l->n));
+        } else if (l->kind == LAUNCH_LINEAR) {
+            s.linear = larger(s.linear, linear_scratch(b, l));
+        }
     }
-    return most;
+    return s;
 }
 
 static void carve_experts(struct cuda_backend *b, struct carver *c)
@@ -162,13 +149,6 @@ static void carve_experts(struct cuda_backend *b, struct carver *c)
     if (hp->expert_input)
         x->place_weight = carve(c, x->most_places, sizeof *x->place_weight);
     x->first = carve(c, (size_t)hp->n_expert + 1, sizeof *x->first);
-    b->expert_act.data = carve(c, 1, act_bytes(b, true, x->most_places));
-}
-
-/* The most states that a step can keep: as many as blocks may end in its rows. */
-static uint64_t most_kept(const struct cuda_backend *b)
-{
-    return (uint64_t)b->cfg.max_rows / b->cfg.block_tokens + b->cfg.max_seqs;
 }
 
 static void carve_step(struct cuda_backend *b, struct carver *c)
@@ -176,9 +156,10 @@ static void carve_step(struct cuda_backend *b, struct carver *c)
     struct cuda_layout layout;
     const uint64_t per_seq =
         ((uint64_t)max_positions(b) + b->cfg.block_tokens - 1) / b->cfg.block_tokens;
-    const uint64_t kept = b->model->hp.conv_width ? most_kept(b) : 0;
-    const uint64_t tables = per_seq * b->cfg.max_seqs * (has_windows(b->model) ? 2 : 1) +
-                            kept * (sizeof(struct cuda_kept) / sizeof(uint32_t));
+    uint64_t tables = per_seq * b->cfg.max_seqs * (b->window > 0 ? 2 : 1);
+    if (b->model->hp.conv_width) /* states are kept: as many as blocks may end in its rows */
+        tables += ((uint64_t)b->cfg.max_rows / b->cfg.block_tokens + b->cfg.max_seqs) *
+                  (sizeof(struct cuda_kept) / sizeof(uint32_t));
     cuda_layout_of(&b->most, &layout);
     b->table_entries = tables > UINT32_MAX / 4 ? UINT32_MAX / 4 : (uint32_t)tables;
     b->step_in_bytes = layout.tables + (size_t)b->table_entries * sizeof(uint32_t);
@@ -207,9 +188,11 @@ static void carve_workspace(struct cuda_backend *b, struct carver *c)
     carve_step(b, c);
     carve_sampling(b, c);
     carve_experts(b, c);
-    b->act.data = carve(c, 1, act_bytes(b, false, (uint32_t)padded_rows(b)));
-    b->act.sizes = carve(c, 1, sizes_bytes(b));
-    b->linear_scratch = carve(c, 1, scratch_bytes(b));
+    const struct scratch most = scratch_of(b);
+    b->expert_act.data = carve(c, 1, most.expert_act);
+    b->act.data = carve(c, 1, most.act);
+    b->act.sizes = carve(c, 1, most.sizes);
+    b->linear_scratch = carve(c, 1, most.linear);
     b->attention_scratch = carve(c, 1, cuda_attention_scratch(&shape, &b->most));
     b->vectors = carve(c, b->n_vector_floats, sizeof *b->vectors);
     for (int t = 0; t < N_ROPE_TABLES; t++) {
@@ -246,7 +229,7 @@ static void plan_pool(struct cuda_backend *b)
             continue;
         const enum gpu_class c = b->class_of[i];
         const size_t here = buffer_bytes(b, (enum model_buf)i);
-        bytes[c] = here > bytes[c] ? here : bytes[c];
+        bytes[c] = larger(bytes[c], here);
         n[c]++;
     }
     b->out_offset = round_up(b->step_in_bytes, 256);
@@ -396,8 +379,7 @@ enum err cuda_budget_make(struct cuda_backend *b, struct err_info *e)
     g->pool = cuda_pool_device_bytes(&b->pool);
     b->block_bytes_n = backend_kv_block_bytes(b->model, b->cfg.kv_type, b->cfg.block_tokens);
     assert(b->block_bytes_n == b->kv_pools[0].stride + b->kv_pools[1].stride);
-    g->pinned =
-        cuda_pool_pinned_bytes(&b->pool) + b->block_bytes_n + CUDA_SLOTS * cuda_jobs_bytes(b);
+    g->pinned = cuda_pool_pinned_bytes(&b->pool) + b->block_bytes_n + cuda_jobs_bytes(b);
     const size_t need = g->weights + g->workspace + g->pool, kv = kv_wanted(b);
     if (c.overflow || need > g->limit || kv > g->limit - need)
         return err_set(
@@ -533,7 +515,7 @@ enum err cuda_memory_take(struct cuda_backend *b, struct err_info *e)
     if (!err)
         err = take_pinned(b->block_bytes_n, &b->block_bytes, e);
     if (!err)
-        err = take_pinned(CUDA_SLOTS * cuda_jobs_bytes(b), &b->jobs_pinned, e);
+        err = take_pinned(cuda_jobs_bytes(b), &b->jobs_pinned, e);
     if (err)
         return err;
     cuda_jobs_place(b);
@@ -544,12 +526,12 @@ enum err cuda_memory_take(struct cuda_backend *b, struct err_info *e)
     cudaError_t rc = cudaMemset(b->workspace, 0, b->workspace_bytes);
     if (rc != cudaSuccess)
         return cuda_failed(rc, "zeroing the workspace", e);
-    enum err zeroed = cuda_kv_zero(b, e);
+    err = cuda_kv_zero(b, e);
     /* A memset does not wait, and our streams do not wait for it: weights and the first step must
      * not be overtaken by it. */
-    if (!zeroed && (rc = cudaDeviceSynchronize()) != cudaSuccess)
-        zeroed = cuda_failed(rc, "zeroing its memory", e);
-    return zeroed;
+    if (!err && (rc = cudaDeviceSynchronize()) != cudaSuccess)
+        err = cuda_failed(rc, "zeroing its memory", e);
+    return err;
 }
 
 void cuda_memory_release(struct cuda_backend *b)

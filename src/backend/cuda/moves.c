@@ -181,10 +181,8 @@ void cuda_moves_close(struct cuda_backend *b)
 {
     for (int k = 0; k < CUDA_WAYS; k++) {
         struct cuda_way *w = &b->ways[k];
-        for (int i = 0; i < CUDA_MOVES; i++) {
-            if (w->ended[i])
-                (void)cudaEventDestroy(w->ended[i]);
-        }
+        for (int i = 0; i < CUDA_MOVES; i++)
+            cuda_event_drop(w->ended[i]);
         if (w->stream)
             (void)cudaStreamDestroy(w->stream);
         for (int i = 0; i < BACKEND_PINNED; i++)

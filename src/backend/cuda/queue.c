@@ -24,10 +24,8 @@ void cuda_queue_deinit(struct cuda_queue *q)
     if (q->stats.slots == 0)
         return;
     for (int i = 0; i < CUDA_QUEUE_EVENTS; i++) {
-        if (q->spans[i].begin)
-            (void)cudaEventDestroy(q->spans[i].begin);
-        if (q->spans[i].end)
-            (void)cudaEventDestroy(q->spans[i].end);
+        cuda_event_drop(q->spans[i].begin);
+        cuda_event_drop(q->spans[i].end);
     }
     pthread_mutex_destroy(&q->lock);
 }

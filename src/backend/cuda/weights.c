@@ -178,8 +178,7 @@ static void close_loader(struct loader *l)
 {
     (void)cudaStreamSynchronize(l->b->ways[CUDA_IN].stream);
     for (int i = 0; i < 2; i++) {
-        if (l->sent[i])
-            (void)cudaEventDestroy(l->sent[i]);
+        cuda_event_drop(l->sent[i]);
         (void)cudaFreeHost(l->pinned[i]);
     }
 }
