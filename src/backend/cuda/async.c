@@ -166,21 +166,12 @@ static cudaError_t begin_histories(struct cuda_backend *b,
 /* Rows that follow each other in one copy. */
 static cudaError_t copy_host_rows(struct cuda_backend *b, const struct cuda_slot *s)
 {
-    const struct cuda_buf *from = &b->bufs[BUF_LOGITS];
-    const size_t width = b->model->buf_width[BUF_LOGITS] * sizeof(float);
-    const uint32_t *rows = s->jobs.host_rows;
+    const uint32_t *rows = s->jobs.host_rows, width = b->model->buf_width[BUF_LOGITS];
     cudaError_t rc = cudaSuccess;
     for (uint32_t i = 0, n; i < s->jobs.n_host_rows && rc == cudaSuccess; i += n) {
         for (n = 1; i + n < s->jobs.n_host_rows && rows[i + n] == rows[i] + n;)
             n++;
-        rc = cudaMemcpy2DAsync(s->logits + (size_t)i * b->model->buf_width[BUF_LOGITS],
-                               width,
-                               from->p + rows[i] * from->stride,
-                               from->stride * sizeof(float),
-                               width,
-                               n,
-                               cudaMemcpyDeviceToHost,
-                               b->stream);
+        rc = cuda_copy_rows(b, s->logits + (size_t)i * width, BUF_LOGITS, rows[i], n);
     }
     return rc;
 }

@@ -314,16 +314,11 @@ enum err cuda_slot_prepare(struct cuda_backend *b,
 enum err cuda_slot_submit(struct cuda_backend *b,
                           struct cuda_slot *s,
                           struct err_info *e) WEIR_MUST_USE;
-/* Its launches alone: the graph, or a walk. Errors: ERR_INTERNAL. */
-enum err cuda_slot_launch(struct cuda_backend *b,
-                          struct cuda_slot *s,
-                          struct err_info *e) WEIR_MUST_USE;
-/* Wait until it is done; its logits and hidden states can be read until cuda_slot_release.
- * Errors: ERR_INTERNAL (of the device). */
-enum err cuda_slot_wait(struct cuda_backend *b,
-                        struct cuda_slot *s,
-                        struct err_info *e) WEIR_MUST_USE;
-/* Its staging goes back to the pool. NULL pinned: nothing to do. */
+/* n rows of a buffer to the host, from row `first` on. */
+cudaError_t cuda_copy_rows(
+    const struct cuda_backend *b, float *to, enum model_buf buf, uint32_t first, uint32_t n);
+/* Its staging goes back to the pool; until then its logits and hidden states can be read. NULL
+ * pinned: nothing to do. */
 void cuda_slot_release(struct cuda_backend *b, struct cuda_slot *s);
 
 /* --- steps beside the host (async.c) --- */

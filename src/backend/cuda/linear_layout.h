@@ -39,7 +39,7 @@
 #define CUDA_CHUNK_K 64u
 
 /* name, number (enum gguf_type), chunks of a run, bytes of a head, bytes of a chunk, activations */
-#define CUDA_FORMATS(X)                                                                            \
+#define CUDA_FILE_FORMATS(X)                                                                       \
     X(F16, 1, 1, 0, 2048, CUDA_ACT_F16)                                                            \
     X(BF16, 30, 1, 0, 2048, CUDA_ACT_BF16_PAIR)                                                    \
     X(Q4_0, 2, 1, 64, 512, CUDA_ACT_F16)                                                           \
@@ -55,9 +55,9 @@
     X(Q4_K, 12, 4, 320, 512, CUDA_ACT_F16)                                                         \
     X(Q5_K, 13, 4, 320, 640, CUDA_ACT_F16)                                                         \
     X(Q6_K, 14, 4, 288, 768, CUDA_ACT_F16)                                                         \
-    X(IQ4_XS, 23, 4, 160, 512, CUDA_ACT_F16)                                                       \
-    X(TABLE, 256, 4, 304, 512, CUDA_ACT_F16)
+    X(IQ4_XS, 23, 4, 160, 512, CUDA_ACT_F16)
 /* TABLE is no type of files: numbers that sixteen bytes of its own say the meaning of. */
+#define CUDA_FORMATS(X) CUDA_FILE_FORMATS(X) X(TABLE, 256, 4, 304, 512, CUDA_ACT_F16)
 
 #define CUDA_FORMAT_NUMBERS(name, number, chunks, head, chunk, form)                               \
     CUDA_TYPE_##name = (number), CUDA_RUN_##name = (chunks), CUDA_HEAD_##name = (head),            \

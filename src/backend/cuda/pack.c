@@ -9,22 +9,10 @@
 #include <string.h>
 
 _Static_assert((int)CUDA_TYPE_F32 == (int)GGUF_TYPE_F32, "types are numbered as in files");
-_Static_assert((int)CUDA_TYPE_F16 == (int)GGUF_TYPE_F16, "F16");
-_Static_assert((int)CUDA_TYPE_BF16 == (int)GGUF_TYPE_BF16, "BF16");
-_Static_assert((int)CUDA_TYPE_Q4_0 == (int)GGUF_TYPE_Q4_0, "Q4_0");
-_Static_assert((int)CUDA_TYPE_Q4_1 == (int)GGUF_TYPE_Q4_1, "Q4_1");
-_Static_assert((int)CUDA_TYPE_Q5_0 == (int)GGUF_TYPE_Q5_0, "Q5_0");
-_Static_assert((int)CUDA_TYPE_Q5_1 == (int)GGUF_TYPE_Q5_1, "Q5_1");
-_Static_assert((int)CUDA_TYPE_Q8_0 == (int)GGUF_TYPE_Q8_0, "Q8_0");
-_Static_assert((int)CUDA_TYPE_Q2_K == (int)GGUF_TYPE_Q2_K, "Q2_K");
-_Static_assert((int)CUDA_TYPE_Q3_K == (int)GGUF_TYPE_Q3_K, "Q3_K");
-_Static_assert((int)CUDA_TYPE_Q4_K == (int)GGUF_TYPE_Q4_K, "Q4_K");
-_Static_assert((int)CUDA_TYPE_Q5_K == (int)GGUF_TYPE_Q5_K, "Q5_K");
-_Static_assert((int)CUDA_TYPE_Q6_K == (int)GGUF_TYPE_Q6_K, "Q6_K");
-_Static_assert((int)CUDA_TYPE_IQ4_NL == (int)GGUF_TYPE_IQ4_NL, "IQ4_NL");
-_Static_assert((int)CUDA_TYPE_IQ4_XS == (int)GGUF_TYPE_IQ4_XS, "IQ4_XS");
-_Static_assert((int)CUDA_TYPE_MXFP4 == (int)GGUF_TYPE_MXFP4, "MXFP4");
-_Static_assert((int)CUDA_TYPE_NVFP4 == (int)GGUF_TYPE_NVFP4, "NVFP4");
+#define CHECK_NUMBER(name, number, chunks, head, chunk, form)                                      \
+    _Static_assert((int)CUDA_TYPE_##name == (int)GGUF_TYPE_##name, #name);
+CUDA_FILE_FORMATS(CHECK_NUMBER)
+#undef CHECK_NUMBER
 
 int cuda_matrix_known(int type)
 {
@@ -135,50 +123,40 @@ static void fifth_bits(const uint8_t qh[4], uint8_t q[32])
 /* Block b (0 or 1) of 32 of a chunk; head: scales of both, then mins of both. */
 static void pack_block(int type, const uint8_t *src, const struct run *to, uint32_t b)
 {
-    uint16_t d, m = 0;
+    const bool has_min = type == GGUF_TYPE_Q4_1 || type == GGUF_TYPE_Q5_1;
+    const uint8_t *codes = src + (has_min ? 4 : 2);
+    uint16_t d, m;
     uint8_t q[32];
-    memcpy(&d, src, sizeof d);
-    memcpy(&m, src + 2, sizeof m);
-    switch (type) {
-    case GGUF_TYPE_Q8_0:
-        for (uint32_t i = 0; i < 32; i++)
-            q[i] = src[2 + i] ^ 0x80; /* q + 128 */
-        put_u16(to, b, 2, d);
-        put(to, 0, cuda_at_byte, 8, b * 32, q, 32);
-        return;
-    case GGUF_TYPE_Q4_0:
-        nibbles(src + 2, q);
-        put_u16(to, b, 2, d);
-        put(to, 0, cuda_at_nibble, 4, b * 32, q, 32);
-        return;
-    case GGUF_TYPE_Q4_1:
-        nibbles(src + 4, q);
-        put_u16(to, b, 4, d);
-        put_u16(to, 2 + b, 4, m);
-        put(to, 0, cuda_at_nibble, 4, b * 32, q, 32);
-        return;
-    case GGUF_TYPE_Q5_0:
-        nibbles(src + 6, q);
-        fifth_bits(src + 2, q);
-        put_u16(to, b, 2, d);
-        put_five_bits(to, b * 32, q, 32);
-        return;
-    case GGUF_TYPE_Q5_1:
-        nibbles(src + 8, q);
-        fifth_bits(src + 4, q);
-        put_u16(to, b, 4, d);
-        put_u16(to, 2 + b, 4, m);
-        put_five_bits(to, b * 32, q, 32);
-        return;
-    case GGUF_TYPE_IQ4_NL:
-        nibbles(src + 2, q);
-        put_u16(to, b, 2, d);
-        put(to, 0, cuda_at_index, 4, b * 32, q, 32);
-        return;
-    default: /* MXFP4 */
+    if (type == GGUF_TYPE_MXFP4) { /* a scale of a byte */
         nibbles(src + 1, q);
         put_u8(to, 0, b, 2, src[0]);
         put(to, 0, cuda_at_fp4, 4, b * 32, q, 32);
+        return;
+    }
+    memcpy(&d, src, sizeof d);
+    memcpy(&m, src + 2, sizeof m);
+    put_u16(to, b, has_min ? 4 : 2, d);
+    if (has_min)
+        put_u16(to, 2 + b, 4, m);
+    switch (type) {
+    case GGUF_TYPE_Q8_0:
+        for (uint32_t i = 0; i < 32; i++)
+            q[i] = codes[i] ^ 0x80; /* q + 128 */
+        put(to, 0, cuda_at_byte, 8, b * 32, q, 32);
+        return;
+    case GGUF_TYPE_Q5_0:
+    case GGUF_TYPE_Q5_1:
+        nibbles(codes + 4, q);
+        fifth_bits(codes, q);
+        put_five_bits(to, b * 32, q, 32);
+        return;
+    case GGUF_TYPE_IQ4_NL:
+        nibbles(codes, q);
+        put(to, 0, cuda_at_index, 4, b * 32, q, 32);
+        return;
+    default: /* Q4_0, Q4_1 */
+        nibbles(codes, q);
+        put(to, 0, cuda_at_nibble, 4, b * 32, q, 32);
     }
 }
 

@@ -242,38 +242,37 @@ enum err cuda_graphs_capture(struct cuda_backend *b, struct err_info *e)
 
 /* --- a step --- */
 
-static cudaError_t copy_rows(
-    float *to, uint32_t width, const struct cuda_buf *from, uint32_t n_rows, cudaStream_t stream)
+cudaError_t cuda_copy_rows(
+    const struct cuda_backend *b, float *to, enum model_buf buf, uint32_t first, uint32_t n)
 {
+    const size_t width = b->model->buf_width[buf], stride = b->bufs[buf].stride;
     return cudaMemcpy2DAsync(to,
                              width * sizeof(float),
-                             from->p,
-                             from->stride * sizeof(float),
+                             b->bufs[buf].p + first * stride,
+                             stride * sizeof(float),
                              width * sizeof(float),
-                             n_rows,
+                             n,
                              cudaMemcpyDeviceToHost,
-                             stream);
+                             b->stream);
 }
 
 static cudaError_t copy_back(struct cuda_backend *b, const struct cuda_slot *s)
 {
-    const uint32_t *width = b->model->buf_width;
+    const uint32_t n_logits = s->counts.n_logit_rows, n_hidden = s->counts.n_hidden_rows;
     cudaError_t rc = cudaSuccess;
     if (s->beside)
         rc = cuda_jobs_finish(b, s);
-    else if (s->counts.n_logit_rows)
-        rc = copy_rows(
-            s->logits, width[BUF_LOGITS], &b->bufs[BUF_LOGITS], s->counts.n_logit_rows, b->stream);
-    if (rc == cudaSuccess && s->counts.n_hidden_rows)
-        rc = copy_rows(
-            s->hidden, width[BUF_HIDDEN], &b->bufs[BUF_HIDDEN], s->counts.n_hidden_rows, b->stream);
-    if (rc == cudaSuccess && s->counts.n_hidden_rows && width[BUF_SCORES])
-        rc = copy_rows(
-            s->scores, width[BUF_SCORES], &b->bufs[BUF_SCORES], s->counts.n_hidden_rows, b->stream);
+    else if (n_logits)
+        rc = cuda_copy_rows(b, s->logits, BUF_LOGITS, 0, n_logits);
+    if (rc == cudaSuccess && n_hidden)
+        rc = cuda_copy_rows(b, s->hidden, BUF_HIDDEN, 0, n_hidden);
+    if (rc == cudaSuccess && n_hidden && b->model->buf_width[BUF_SCORES])
+        rc = cuda_copy_rows(b, s->scores, BUF_SCORES, 0, n_hidden);
     return rc;
 }
 
-enum err cuda_slot_launch(struct cuda_backend *b, struct cuda_slot *s, struct err_info *e)
+/* Its launches alone: the graph, or a walk. */
+static enum err launch_slot(struct cuda_backend *b, struct cuda_slot *s, struct err_info *e)
 {
     const bool replay = s->graph >= 0 && memcmp(b->graph_bufs, b->bufs, sizeof b->graph_bufs) == 0;
     cudaError_t rc;
@@ -305,7 +304,7 @@ enum err cuda_slot_submit(struct cuda_backend *b, struct cuda_slot *s, struct er
     if (rc != cudaSuccess)
         err = cuda_failed(rc, "a step's copy", e);
     if (!err)
-        err = cuda_slot_launch(b, s, e);
+        err = launch_slot(b, s, e);
     if (!err && ((rc = copy_back(b, s)) != cudaSuccess ||
                  (!s->beside && (rc = cudaEventRecord(s->end, b->stream)) != cudaSuccess)))
         err = cuda_failed(rc, "a step's results", e);
@@ -313,7 +312,7 @@ enum err cuda_slot_submit(struct cuda_backend *b, struct cuda_slot *s, struct er
     return err ? err : back;
 }
 
-enum err cuda_slot_wait(struct cuda_backend *b, struct cuda_slot *s, struct err_info *e)
+static enum err wait_for(struct cuda_backend *b, struct cuda_slot *s, struct err_info *e)
 {
     float ms = 0;
     cudaError_t rc = cudaEventSynchronize(s->end);
@@ -347,7 +346,7 @@ enum err cuda_run(struct backend *base,
         return err;
     err = cuda_slot_submit(b, s, e);
     if (!err)
-        err = cuda_slot_wait(b, s, e);
+        err = wait_for(b, s, e);
     else
         (void)cudaStreamSynchronize(b->stream); /* whatever it began reads the slot no more */
     *logits = s->logits;
