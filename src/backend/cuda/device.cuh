@@ -122,7 +122,7 @@ static inline uint32_t sum_threads(uint32_t n)
     return threads < WARP ? WARP : threads > 1024 ? 1024 : threads;
 }
 
-/* How many rows the step has of a kind, and how many a launch must be made for. */
+/* How many rows the step has of a kind. */
 static __device__ __forceinline__ uint32_t rows_of(const cuda_step &step, int rows)
 {
     const cuda_counts *c = step.counts;
@@ -131,11 +131,8 @@ static __device__ __forceinline__ uint32_t rows_of(const cuda_step &step, int ro
                                                   : &c->n_hidden_rows);
 }
 
-static inline uint32_t rows_bound(const cuda_at *at)
-{
-    return at->rows == CUDA_ROWS_ALL      ? at->bounds.rows
-           : at->rows == CUDA_ROWS_LOGITS ? at->bounds.logit_rows
-                                          : at->bounds.hidden_rows;
-}
+/* A kernel over rows: its first parameters are the step and which rows, the others its own. */
+#define LAUNCH_ROWS(kernel, grid, block, at, ...)                                                  \
+    CUDA_LAUNCH_NEXT(kernel, grid, block, 0, (at)->stream, (at)->step, (at)->rows, __VA_ARGS__)
 
 #endif

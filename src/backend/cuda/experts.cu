@@ -239,7 +239,7 @@ extern "C" void cuda_experts_select(const cuda_at *at,
                                     cuda_buf scores,
                                     const cuda_gating *gating)
 {
-    const uint32_t rows = linear_row_bound(at);
+    const uint32_t rows = cuda_rows_bound(at);
     if (rows > 0)
         CUDA_LAUNCH_NEXT(select_kernel,
                          (rows + 3) / 4,
@@ -356,7 +356,7 @@ static __global__ void __launch_bounds__(PLACE_THREADS)
 
 extern "C" void cuda_experts_sort(const cuda_at *at, const cuda_experts *x)
 {
-    const uint32_t n = linear_row_bound(at) * x->n_used;
+    const uint32_t n = cuda_rows_bound(at) * x->n_used;
     if (n == 0)
         return;
     const int few = n <= SORT_THREADS;
@@ -384,7 +384,7 @@ extern "C" void cuda_experts_mix(const cuda_at *at,
                                  const cuda_experts *x,
                                  const struct cuda_mix *op)
 {
-    const uint32_t rows = linear_row_bound(at);
+    const uint32_t rows = cuda_rows_bound(at);
     if (rows > 0)
         CUDA_LAUNCH_NEXT(mix,
                          dim3(rows, (op->n + 1023) / 1024),

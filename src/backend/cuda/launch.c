@@ -480,19 +480,6 @@ static void launch_one(const struct cuda_backend *b,
     }
 }
 
-static uint32_t rows_bound(const struct cuda_bounds *m, enum cuda_rows rows)
-{
-    switch (rows) {
-    case CUDA_ROWS_LOGITS:
-        return m->logit_rows;
-    case CUDA_ROWS_HIDDEN:
-        return m->hidden_rows;
-    case CUDA_ROWS_ALL:
-        break;
-    }
-    return m->rows;
-}
-
 cudaError_t cuda_walk(struct cuda_backend *b, const struct cuda_bounds *bounds)
 {
     struct cuda_at at = {.step = cuda_step_at(b, bounds),
@@ -507,9 +494,9 @@ cudaError_t cuda_walk(struct cuda_backend *b, const struct cuda_bounds *bounds)
     for (uint32_t i = 0; i < b->n_launches && cudaPeekAtLastError() == cudaSuccess; i += done) {
         const struct launch *l = &b->launches[i];
         done = b->apart ? 1 : 1 + l->joined;
-        if (rows_bound(bounds, l->rows) == 0 || (l->last && !anything_wanted))
-            continue; /* nobody wants these rows */
         at.rows = l->rows;
+        if (cuda_rows_bound(&at) == 0 || (l->last && !anything_wanted))
+            continue; /* nobody wants these rows */
         if (done == 1)
             launch_one(b, &at, l);
         else if (l->kind == LAUNCH_LINEAR || l->kind == LAUNCH_EXPERT_LINEAR)

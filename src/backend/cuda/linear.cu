@@ -286,7 +286,7 @@ extern "C" void cuda_linear(const cuda_at *at, const struct cuda_linear *ops, ui
 {
     linear_args all[CUDA_LINEAR_GROUP];
     linear_work w = {};
-    w.rows = linear_row_bound(at);
+    w.rows = cuda_rows_bound(at);
     w.tiles = groups_of(w.rows, CUDA_ACT_ROWS);
     w.scratch = ops[0].act.heads ? NULL : ops[0].scratch;
     for (uint32_t i = 0; i < n; i++) {
@@ -307,7 +307,7 @@ extern "C" void cuda_experts_linear(const cuda_at *at,
     const uint32_t places = linear_place_bound(at, x);
     linear_args all[CUDA_LINEAR_GROUP];
     linear_work w = {};
-    w.rows = linear_row_bound(at) * x->n_used / x->n_expert; /* of an expert */
+    w.rows = cuda_rows_bound(at) * x->n_used / x->n_expert; /* of an expert */
     w.tiles = groups_of(places, CUDA_ACT_ROWS);
     for (uint32_t i = 0; i < n; i++) {
         all[i] = args_of(&ops[i], places);

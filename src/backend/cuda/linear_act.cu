@@ -90,7 +90,7 @@ static void launch(const cuda_at *at, const act_source &src, const cuda_act *act
 extern "C" void cuda_act_pack(const cuda_at *at, cuda_buf in, const cuda_act *act)
 {
     const act_source src = {in, linear_row_count(at), NULL, 0};
-    launch(at, src, act, linear_row_bound(at));
+    launch(at, src, act, cuda_rows_bound(at));
 }
 
 extern "C" void cuda_experts_pack(

@@ -76,13 +76,7 @@ static inline uint32_t linear_splits(uint32_t runs, uint32_t n_parts)
     return splits;
 }
 
-/* Rows that `at` is over: at most, and where the device has how many. */
-static inline uint32_t linear_row_bound(const struct cuda_at *at)
-{
-    return at->rows == CUDA_ROWS_LOGITS   ? at->bounds.logit_rows
-           : at->rows == CUDA_ROWS_HIDDEN ? at->bounds.hidden_rows
-                                          : at->bounds.rows;
-}
+/* Where the device has how many rows `at` is over. */
 static inline const uint32_t *linear_row_count(const struct cuda_at *at)
 {
     return at->rows == CUDA_ROWS_LOGITS   ? &at->step.counts->n_logit_rows
@@ -92,7 +86,7 @@ static inline const uint32_t *linear_row_count(const struct cuda_at *at)
 /* Places likewise; how many there are is x->first[x->n_expert]. */
 static inline uint32_t linear_place_bound(const struct cuda_at *at, const struct cuda_experts *x)
 {
-    const uint32_t most = cuda_experts_most_places(x->n_expert, x->n_used, linear_row_bound(at));
+    const uint32_t most = cuda_experts_most_places(x->n_expert, x->n_used, cuda_rows_bound(at));
     return most < x->most_places ? most : x->most_places;
 }
 

@@ -62,18 +62,17 @@ static __global__ void head_norm_kernel(cuda_step step, int rows, struct cuda_no
 
 void cuda_norm(const struct cuda_at *at, const struct cuda_norm *op)
 {
-    const uint32_t rows = rows_bound(at);
+    const uint32_t rows = cuda_rows_bound(at);
     if (rows == 0)
         return;
     if (op->heads > 1 && (op->w || op->bare)) {
         const dim3 grid(rows, (op->heads + HEAD_WARPS - 1) / HEAD_WARPS);
-        CUDA_LAUNCH_NEXT(
-            head_norm_kernel, grid, HEAD_WARPS * WARP, 0, at->stream, at->step, at->rows, *op);
+        LAUNCH_ROWS(head_norm_kernel, grid, HEAD_WARPS * WARP, at, *op);
         return;
     }
     struct cuda_norm all = *op; /* a copy of heads is one of the row */
     all.n = op->n * (op->heads > 1 ? op->heads : 1);
-    CUDA_LAUNCH_NEXT(norm_kernel, rows, sum_threads(all.n), 0, at->stream, at->step, at->rows, all);
+    LAUNCH_ROWS(norm_kernel, rows, sum_threads(all.n), at, all);
 }
 
 /* grid: [rows]. */
@@ -93,16 +92,9 @@ static __global__ void layer_norm_kernel(cuda_step step, int rows, struct cuda_l
 
 void cuda_layer_norm(const struct cuda_at *at, const struct cuda_layer_norm *op)
 {
-    if (rows_bound(at) == 0)
+    if (cuda_rows_bound(at) == 0)
         return;
-    CUDA_LAUNCH_NEXT(layer_norm_kernel,
-                     rows_bound(at),
-                     sum_threads(op->n),
-                     0,
-                     at->stream,
-                     at->step,
-                     at->rows,
-                     *op);
+    LAUNCH_ROWS(layer_norm_kernel, cuda_rows_bound(at), sum_threads(op->n), at, *op);
 }
 
 /* A warp a head: lane l has values l, l + 32, ... grid: [rows][heads / HEAD_WARPS]. */
@@ -145,22 +137,11 @@ void cuda_head_layer_norm(const struct cuda_at *at,
                           const float *w,
                           const float *bias)
 {
-    const dim3 grid(rows_bound(at), (heads + HEAD_WARPS - 1) / HEAD_WARPS);
-    if (rows_bound(at) == 0)
+    const dim3 grid(cuda_rows_bound(at), (heads + HEAD_WARPS - 1) / HEAD_WARPS);
+    if (cuda_rows_bound(at) == 0)
         return;
-    CUDA_LAUNCH_NEXT(head_layer_norm_kernel,
-                     grid,
-                     HEAD_WARPS * WARP,
-                     0,
-                     at->stream,
-                     at->step,
-                     at->rows,
-                     buf,
-                     heads,
-                     n,
-                     eps,
-                     w,
-                     bias);
+    LAUNCH_ROWS(
+        head_layer_norm_kernel, grid, HEAD_WARPS * WARP, at, buf, heads, n, eps, w, bias);
 }
 
 /* grid: [rows]. */
@@ -182,9 +163,8 @@ static __global__ void head_copy_kernel(cuda_step step, int rows, struct cuda_he
 
 void cuda_head_copy(const struct cuda_at *at, const struct cuda_head_copy *op)
 {
-    if (rows_bound(at) > 0)
-        CUDA_LAUNCH_NEXT(
-            head_copy_kernel, rows_bound(at), 256, 0, at->stream, at->step, at->rows, *op);
+    if (cuda_rows_bound(at) > 0)
+        LAUNCH_ROWS(head_copy_kernel, cuda_rows_bound(at), 256, at, *op);
 }
 
 /* grid: [rows] */
@@ -205,18 +185,8 @@ static __global__ void head_scale_kernel(
 void cuda_head_scale(
     const struct cuda_at *at, struct cuda_buf in, struct cuda_buf out, uint32_t heads, uint32_t n)
 {
-    if (rows_bound(at) > 0)
-        CUDA_LAUNCH_NEXT(head_scale_kernel,
-                         rows_bound(at),
-                         256,
-                         0,
-                         at->stream,
-                         at->step,
-                         at->rows,
-                         in,
-                         out,
-                         n,
-                         heads);
+    if (cuda_rows_bound(at) > 0)
+        LAUNCH_ROWS(head_scale_kernel, cuda_rows_bound(at), 256, at, in, out, n, heads);
 }
 
 /* --- maps --- */
@@ -249,8 +219,7 @@ static void map_rows(const struct cuda_at *at,
     const dim3 grid(rows, (n + 4 * MAP_THREADS - 1) / (4 * MAP_THREADS));
     if (rows == 0 || n == 0)
         return;
-    CUDA_LAUNCH_NEXT(
-        map_kernel<Op>, grid, MAP_THREADS, 0, at->stream, at->step, at->rows, n_places, out, n, op);
+    LAUNCH_ROWS(map_kernel<Op>, grid, MAP_THREADS, at, n_places, out, n, op);
 }
 
 namespace
@@ -288,24 +257,24 @@ struct add_table_row {
 
 void cuda_add_position(const struct cuda_at *at, struct cuda_buf out, const float *w, uint32_t n)
 {
-    map_rows(at, rows_bound(at), NULL, out, n, add_table_row{w, n, 0, NULL});
+    map_rows(at, cuda_rows_bound(at), NULL, out, n, add_table_row{w, n, 0, NULL});
 }
 
 void cuda_add_type(
     const struct cuda_at *at, struct cuda_buf out, const float *w, uint32_t n, uint32_t n_types)
 {
-    map_rows(at, rows_bound(at), NULL, out, n, add_table_row{w, n, n_types, NULL});
+    map_rows(at, cuda_rows_bound(at), NULL, out, n, add_table_row{w, n, n_types, NULL});
 }
 
 void cuda_gated(const struct cuda_at *at, const struct cuda_gated *op)
 {
-    const uint32_t rows = op->n_places ? op->most_places : rows_bound(at);
+    const uint32_t rows = op->n_places ? op->most_places : cuda_rows_bound(at);
     map_rows(at, rows, op->n_places, op->out, op->n, gate_values{*op, 1.0f});
 }
 
 void cuda_unary(const struct cuda_at *at, const struct cuda_unary *op)
 {
-    const uint32_t rows = op->n_places ? op->most_places : rows_bound(at);
+    const uint32_t rows = op->n_places ? op->most_places : cuda_rows_bound(at);
     map_rows(at, rows, op->n_places, op->buf, op->n, unary_value_of(*op));
 }
 
@@ -338,7 +307,7 @@ void cuda_clamp(const struct cuda_at *at, struct cuda_buf buf, uint32_t n, float
     clamp_value op;
     op.buf = buf;
     op.bound = bound;
-    map_rows(at, rows_bound(at), NULL, buf, n, op);
+    map_rows(at, cuda_rows_bound(at), NULL, buf, n, op);
 }
 
 void cuda_mul(
@@ -347,7 +316,7 @@ void cuda_mul(
     mul_values op;
     op.buf = in;
     op.w = w;
-    map_rows(at, rows_bound(at), NULL, out, n, op);
+    map_rows(at, cuda_rows_bound(at), NULL, out, n, op);
 }
 
 namespace
@@ -369,10 +338,10 @@ void cuda_tanh_cap(
     op.buf = buf;
     op.scale = scale;
     op.cap = cap;
-    map_rows(at, rows_bound(at), NULL, buf, n, op);
+    map_rows(at, cuda_rows_bound(at), NULL, buf, n, op);
 }
 
 void cuda_add(const struct cuda_at *at, const struct cuda_add *op)
 {
-    map_rows(at, rows_bound(at), NULL, op->out, op->n, add_scaled_of(*op));
+    map_rows(at, cuda_rows_bound(at), NULL, op->out, op->n, add_scaled_of(*op));
 }

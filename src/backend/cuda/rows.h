@@ -23,6 +23,13 @@ struct cuda_at {
     int wgmma;             /* the device has it, with mma's bits (wgmma_check.c) */
     cudaStream_t stream;
 };
+/* How many rows such a launch is made for. */
+static inline uint32_t cuda_rows_bound(const struct cuda_at *at)
+{
+    return at->rows == CUDA_ROWS_ALL      ? at->bounds.rows
+           : at->rows == CUDA_ROWS_LOGITS ? at->bounds.logit_rows
+                                          : at->bounds.hidden_rows;
+}
 
 /* out[r] = in[r] / rms(in[r]) * size * w; heads > 1: each of so many heads of n by itself, with one
  * w, or where w_step is not 0 with w + w_step of the next. gather: in is read at the rows that

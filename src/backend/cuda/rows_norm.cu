@@ -120,7 +120,7 @@ static bool is_usual(const struct cuda_norm *op)
 extern "C" int cuda_rows_norm(const struct cuda_at *at, const struct cuda_stages *s)
 {
     const struct cuda_norm *op = &s->of[0].norm;
-    const uint32_t rows = linear_row_bound(at);
+    const uint32_t rows = cuda_rows_bound(at);
     if (s->n != 1 || s->of[0].kind != CUDA_STAGE_NORM || !s->act || rows == 0 || !is_usual(op))
         return 0;
     const norm_pack_args a = {

@@ -229,7 +229,7 @@ extern "C" void cuda_rows_stages(const struct cuda_at *at, const struct cuda_sta
     const bool places = first->kind == CUDA_STAGE_GATED   ? first->gated.n_places != NULL
                         : first->kind == CUDA_STAGE_UNARY ? first->unary.n_places != NULL
                                                           : false;
-    uint32_t rows = places ? linear_place_bound(at, s->experts) : linear_row_bound(at);
+    uint32_t rows = places ? linear_place_bound(at, s->experts) : cuda_rows_bound(at);
     stages_args a = {};
     for (a.n = 0; a.n < s->n; a.n++)
         a.of[a.n] = s->of[a.n];
@@ -253,5 +253,5 @@ extern "C" void cuda_rows_stages(const struct cuda_at *at, const struct cuda_sta
                         : fours <= 4 ? rows_stages<row_in_registers<4>>
                                      : rows_stages<row_in_memory>;
     if (rows > 0)
-        CUDA_LAUNCH_NEXT(kernel, rows, threads, 0, at->stream, at->step, at->rows, a);
+        LAUNCH_ROWS(kernel, rows, threads, at, a);
 }

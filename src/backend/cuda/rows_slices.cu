@@ -102,7 +102,7 @@ static __global__ void __launch_bounds__(SLICE_THREADS) pack_slices(const uint32
 template <class Op>
 static void launch(const cuda_at *at, const cuda_act *act, const Op &op, const cuda_buf &out)
 {
-    const uint32_t rows = linear_row_bound(at), slices = slices_of(act->k);
+    const uint32_t rows = cuda_rows_bound(at), slices = slices_of(act->k);
     CUDA_LAUNCH_NEXT(map_slices<Op>,
                      dim3(slices, rows),
                      SLICE_THREADS,
@@ -137,7 +137,7 @@ extern "C" size_t cuda_slices_bytes(uint32_t k)
 extern "C" int cuda_rows_slices(const struct cuda_at *at, const struct cuda_stages *s)
 {
     const struct cuda_stage *of = &s->of[0];
-    const uint32_t rows = linear_row_bound(at);
+    const uint32_t rows = cuda_rows_bound(at);
     if (s->n != 1 || !s->act || !s->act->sizes || s->act->k < SLICE_LEAST || rows == 0 ||
         rows > SLICE_ROWS)
         return 0;

@@ -42,10 +42,9 @@ static __global__ void match_kernel(cuda_step step, int rows, struct cuda_stream
 
 void cuda_streams_match(const struct cuda_at *at, const struct cuda_streams *op)
 {
-    const dim3 grid(rows_bound(at), op->n_part);
-    if (rows_bound(at) > 0)
-        CUDA_LAUNCH_NEXT(
-            match_kernel, grid, sum_threads(op->n), 0, at->stream, at->step, at->rows, *op);
+    const dim3 grid(cuda_rows_bound(at), op->n_part);
+    if (cuda_rows_bound(at) > 0)
+        LAUNCH_ROWS(match_kernel, grid, sum_threads(op->n), at, *op);
 }
 
 /* The mean first, then squares of what is left. grid: [rows] */
@@ -74,17 +73,8 @@ static __global__ void sparse_kernel(
 
 void cuda_sparse(const struct cuda_at *at, struct cuda_buf buf, uint32_t n, float scale)
 {
-    if (rows_bound(at) > 0)
-        CUDA_LAUNCH_NEXT(sparse_kernel,
-                         rows_bound(at),
-                         sum_threads(n),
-                         0,
-                         at->stream,
-                         at->step,
-                         at->rows,
-                         buf,
-                         n,
-                         scale);
+    if (cuda_rows_bound(at) > 0)
+        LAUNCH_ROWS(sparse_kernel, cuda_rows_bound(at), sum_threads(n), at, buf, n, scale);
 }
 
 /* --- values by themselves --- */
@@ -157,10 +147,9 @@ static __global__ void __launch_bounds__(THREADS)
 template <stream_op WHAT>
 static void launch(const struct cuda_at *at, const struct cuda_streams *op)
 {
-    const dim3 grid(rows_bound(at), (op->n + THREADS - 1) / THREADS);
-    if (rows_bound(at) > 0)
-        CUDA_LAUNCH_NEXT(
-            stream_kernel<WHAT>, grid, THREADS, 0, at->stream, at->step, at->rows, *op);
+    const dim3 grid(cuda_rows_bound(at), (op->n + THREADS - 1) / THREADS);
+    if (cuda_rows_bound(at) > 0)
+        LAUNCH_ROWS(stream_kernel<WHAT>, grid, THREADS, at, *op);
 }
 
 void cuda_streams_fold(const struct cuda_at *at, const struct cuda_streams *op)
