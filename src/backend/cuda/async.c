@@ -91,9 +91,9 @@ static void take_job(struct cuda_jobs *to,
 /* The step's own arrays know the batch; here is what else it has. */
 static void take_jobs(struct cuda_slot *s, const struct async_step *a)
 {
-    struct cuda_layout l;
+    struct cuda_arrays l;
     assert(a->n_jobs <= s->bounds.jobs && a->n_host_rows <= a->batch->n_logit_rows);
-    cuda_layout_of(&s->bounds, &l);
+    cuda_arrays_of(&s->bounds, &l);
     s->jobs.n = s->jobs.n_biases = 0;
     for (uint32_t i = 0; i < a->n_jobs; i++)
         take_job(&s->jobs, (struct cuda_sample_job *)(void *)(s->pinned + l.jobs), &a->jobs[i]);
@@ -189,13 +189,13 @@ cudaError_t cuda_jobs_begin(struct cuda_backend *b, const struct cuda_slot *s)
 
 cudaError_t cuda_jobs_choose(struct cuda_backend *b, const struct cuda_bounds *bounds)
 {
-    struct cuda_layout l;
+    struct cuda_arrays l;
     const struct cuda_at at = {.step = cuda_step_at(b, bounds),
                                .bounds = *bounds,
                                .rows = CUDA_ROWS_LOGITS,
                                .block_shared = b->block_shared,
                                .stream = b->stream};
-    cuda_layout_of(bounds, &l);
+    cuda_arrays_of(bounds, &l);
     cuda_sample(&at,
                 (const struct cuda_sample_job *)(const void *)(b->step_in + l.jobs),
                 b->device_biases,
@@ -210,8 +210,8 @@ cudaError_t cuda_jobs_choose(struct cuda_backend *b, const struct cuda_bounds *b
 /* How many jobs there are, where the device was told of none. */
 static cudaError_t tell_late(struct cuda_backend *b, const struct cuda_slot *s)
 {
-    struct cuda_layout l;
-    cuda_layout_of(&s->bounds, &l);
+    struct cuda_arrays l;
+    cuda_arrays_of(&s->bounds, &l);
     return cudaMemcpyAsync(b->step_in + l.counts + offsetof(struct cuda_counts, n_jobs),
                            s->jobs.late,
                            sizeof *s->jobs.late,

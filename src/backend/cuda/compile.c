@@ -20,6 +20,7 @@ struct compiler {
     enum model_buf packed; /* whose rows the prepared activations hold, */
     uint32_t packed_k;     /* so many values of each, */
     unsigned packed_forms; /* in these forms; 0: nobody's */
+    unsigned expert_forms; /* likewise of the activations for experts */
     uint32_t n_used;       /* experts of a row that were selected last */
     size_t n_vector_floats;
     struct err_info *e;
@@ -223,13 +224,6 @@ static enum err compile_experts(struct compiler *c, const struct op *op)
 {
     const struct op *end = c->m->ops + c->m->n_ops;
     const bool joins = c->op > 0 && op[-1].kind == OP_EXPERTS && op[-1].in == op->in;
-    const bool by_place = model_buf_of_experts(op->in);
-    unsigned forms = 0;
-    const struct op *first = op;
-    while (first > c->m->ops && first[-1].kind == OP_EXPERTS && first[-1].in == op->in)
-        first--;
-    for (const struct op *o = first; o < end && o->kind == OP_EXPERTS && o->in == op->in; o++)
-        forms |= cuda_act_form((int)o->w->type);
     uint32_t matrix = 0;
     enum err err = add_matrix(c, op->w, op->n_out, c->m->hp.n_expert, op->first_row, &matrix);
     if (err)
@@ -238,12 +232,14 @@ static enum err compile_experts(struct compiler *c, const struct op *op)
         struct launch *l = add_launch(c, LAUNCH_EXPERT_PACK, NULL);
         l->in = op->in;
         l->n = op->n_in;
-        l->forms = forms;
-        l->places = by_place;
+        for (const struct op *o = op; o < end && o->kind == OP_EXPERTS && o->in == op->in; o++)
+            l->forms |= cuda_act_form((int)o->w->type);
+        l->places = model_buf_of_experts(op->in);
+        c->expert_forms = l->forms;
     }
     struct launch *l = add_launch(c, LAUNCH_EXPERT_LINEAR, op);
     l->matrix = matrix;
-    l->forms = forms;
+    l->forms = c->expert_forms;
     return OK;
 }
 

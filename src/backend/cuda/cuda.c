@@ -101,10 +101,8 @@ static void destroy(struct backend *base)
     cuda_moves_drain(b);
     for (uint32_t i = 0; i < b->n_graphs; i++)
         (void)cudaGraphExecDestroy(b->graphs[i].exec);
-    for (int i = 0; i < CUDA_SLOTS; i++) {
-        cuda_event_drop(b->slots[i].begin);
-        cuda_event_drop(b->slots[i].end);
-    }
+    cuda_event_drop(b->run_begin);
+    cuda_event_drop(b->run_end);
     cuda_blocks_close(b);
     cuda_moves_close(b);
     cuda_queue_deinit(&b->steps);
@@ -154,10 +152,8 @@ static enum err plan(const struct model *m,
     struct device_info info;
     *out = NULL;
     if (!cfg->block_tokens || !cfg->max_rows || !cfg->max_seqs || !cfg->max_logit_rows ||
-        (!cfg->n_blocks && !cfg->max_positions)) {
-        err_set(e, ERR_INVALID, "a backend needs blocks, rows and sequences");
-        return ERR_INVALID;
-    }
+        (!cfg->n_blocks && !cfg->max_positions))
+        return err_set(e, ERR_INVALID, "a backend needs blocks, rows and sequences");
     enum err err = cuda_device_open(cfg->device.index, &info, e);
     if (err)
         return err;
@@ -204,12 +200,10 @@ enum err cuda_room(const struct model *m,
 static enum err open_streams(struct cuda_backend *b, struct err_info *e)
 {
     cudaError_t rc = cudaStreamCreateWithFlags(&b->stream, cudaStreamNonBlocking);
-    for (int i = 0; i < CUDA_SLOTS && rc == cudaSuccess; i++) {
-        b->slots[i].graph = -1;
-        rc = cudaEventCreate(&b->slots[i].begin);
-        if (rc == cudaSuccess)
-            rc = cudaEventCreate(&b->slots[i].end);
-    }
+    if (rc == cudaSuccess)
+        rc = cudaEventCreate(&b->run_begin);
+    if (rc == cudaSuccess)
+        rc = cudaEventCreate(&b->run_end);
     if (rc != cudaSuccess)
         return cuda_failed(rc, "streams and events", e);
     enum err err = cuda_moves_open(b, e);

@@ -139,7 +139,7 @@ struct cuda_moved {
 };
 
 /* Where the arrays of a step lie: from the beginning of a slot, and likewise on the device. */
-struct cuda_layout {
+struct cuda_arrays {
     size_t counts, seqs, tokens, token_from, positions, row_seq, logit_rows, hidden_rows, tiles,
         jobs, tables; /* last: as many as there are */
 };
@@ -166,8 +166,7 @@ struct cuda_slot {
     struct cuda_moved moved;   /* of blocks in its tables */
     int graph;                 /* that it replays; -1: none */
     bool sampled;              /* its graph has chosen the tokens already */
-    cudaEvent_t begin, end;    /* around its work on the device, where it is run at once */
-    bool beside;               /* or it runs beside the host, with jobs */
+    bool beside;               /* it runs beside the host, with jobs; else at once */
     struct cuda_jobs jobs;
 };
 
@@ -245,6 +244,7 @@ struct cuda_backend {
 
     cudaStream_t stream;
     struct cuda_slot slots[CUDA_SLOTS];
+    cudaEvent_t run_begin, run_end; /* around the device's work on a step that is run at once */
     struct cuda_queue steps;
     uint8_t *jobs_pinned; /* [cuda_jobs_bytes] */
     cudaEvent_t copied;   /* behind the last copy of a block */
@@ -300,7 +300,7 @@ struct cuda_attention_shape cuda_attention_most(const struct model *m);
 /* Is every one of them at most the other's? */
 bool cuda_bounds_within(const struct cuda_bounds *m, const struct cuda_bounds *most);
 /* Where the arrays lie of steps within the bounds. */
-void cuda_layout_of(const struct cuda_bounds *bounds, struct cuda_layout *out);
+void cuda_arrays_of(const struct cuda_bounds *bounds, struct cuda_arrays *out);
 struct cuda_step cuda_step_at(const struct cuda_backend *b, const struct cuda_bounds *bounds);
 
 /* Borrow staging for the slot and write the batch there, with room for n_jobs: its bounds, its

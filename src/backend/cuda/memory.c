@@ -153,14 +153,14 @@ static void carve_experts(struct cuda_backend *b, struct carver *c)
 
 static void carve_step(struct cuda_backend *b, struct carver *c)
 {
-    struct cuda_layout layout;
+    struct cuda_arrays layout;
     const uint64_t per_seq =
         ((uint64_t)max_positions(b) + b->cfg.block_tokens - 1) / b->cfg.block_tokens;
     uint64_t tables = per_seq * b->cfg.max_seqs * (b->window > 0 ? 2 : 1);
     if (b->model->hp.conv_width) /* states are kept: as many as blocks may end in its rows */
         tables += ((uint64_t)b->cfg.max_rows / b->cfg.block_tokens + b->cfg.max_seqs) *
                   (sizeof(struct cuda_kept) / sizeof(uint32_t));
-    cuda_layout_of(&b->most, &layout);
+    cuda_arrays_of(&b->most, &layout);
     b->table_entries = tables > UINT32_MAX / 4 ? UINT32_MAX / 4 : (uint32_t)tables;
     b->step_in_bytes = layout.tables + (size_t)b->table_entries * sizeof(uint32_t);
     b->step_in = carve(c, 1, b->step_in_bytes);

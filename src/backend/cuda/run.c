@@ -296,7 +296,7 @@ enum err cuda_slot_submit(struct cuda_backend *b, struct cuda_slot *s, struct er
         return err;
     cudaError_t rc = cuda_moves_join(b, &s->moved);
     if (rc == cudaSuccess && !s->beside)
-        rc = cudaEventRecord(s->begin, b->stream);
+        rc = cudaEventRecord(b->run_begin, b->stream);
     if (rc == cudaSuccess)
         rc = cudaMemcpyAsync(b->step_in, s->pinned, s->in_bytes, cudaMemcpyHostToDevice, b->stream);
     if (rc == cudaSuccess && s->beside)
@@ -306,18 +306,18 @@ enum err cuda_slot_submit(struct cuda_backend *b, struct cuda_slot *s, struct er
     if (!err)
         err = launch_slot(b, s, e);
     if (!err && ((rc = copy_back(b, s)) != cudaSuccess ||
-                 (!s->beside && (rc = cudaEventRecord(s->end, b->stream)) != cudaSuccess)))
+                 (!s->beside && (rc = cudaEventRecord(b->run_end, b->stream)) != cudaSuccess)))
         err = cuda_failed(rc, "a step's results", e);
     const enum err back = cuda_lease_return(b, err ? NULL : e);
     return err ? err : back;
 }
 
-static enum err wait_for(struct cuda_backend *b, struct cuda_slot *s, struct err_info *e)
+static enum err wait_for_run(struct cuda_backend *b, struct err_info *e)
 {
     float ms = 0;
-    cudaError_t rc = cudaEventSynchronize(s->end);
+    cudaError_t rc = cudaEventSynchronize(b->run_end);
     if (rc == cudaSuccess)
-        rc = cudaEventElapsedTime(&ms, s->begin, s->end);
+        rc = cudaEventElapsedTime(&ms, b->run_begin, b->run_end);
     if (rc != cudaSuccess)
         return cuda_failed(rc, "a step", e);
     pthread_mutex_lock(&b->lock);
@@ -346,7 +346,7 @@ enum err cuda_run(struct backend *base,
         return err;
     err = cuda_slot_submit(b, s, e);
     if (!err)
-        err = wait_for(b, s, e);
+        err = wait_for_run(b, e);
     else
         (void)cudaStreamSynchronize(b->stream); /* whatever it began reads the slot no more */
     *logits = s->logits;

@@ -12,7 +12,7 @@ static size_t place(size_t *at, size_t n, size_t size)
 }
 
 /* In the order in which graphs of equal bounds find them, too: offsets depend on bounds alone. */
-void cuda_layout_of(const struct cuda_bounds *m, struct cuda_layout *out)
+void cuda_arrays_of(const struct cuda_bounds *m, struct cuda_arrays *out)
 {
     size_t at = 0;
     out->counts = place(&at, 1, sizeof(struct cuda_counts));
@@ -30,8 +30,8 @@ void cuda_layout_of(const struct cuda_bounds *m, struct cuda_layout *out)
 
 struct cuda_step cuda_step_at(const struct cuda_backend *b, const struct cuda_bounds *bounds)
 {
-    struct cuda_layout l;
-    cuda_layout_of(bounds, &l);
+    struct cuda_arrays l;
+    cuda_arrays_of(bounds, &l);
     const uint8_t *p = b->step_in;
     return (struct cuda_step){
         .counts = (const struct cuda_counts *)(const void *)(p + l.counts),
@@ -188,7 +188,7 @@ static uint32_t make_tiles(struct cuda_backend *b, const struct batch *x)
     return cuda_attention_tiles(&shape, b->seqs, x->n_seqs, b->tiles);
 }
 
-static void put_rows(uint8_t *to, const struct cuda_layout *l, const struct batch *x)
+static void put_rows(uint8_t *to, const struct cuda_arrays *l, const struct batch *x)
 {
     uint32_t *row_seq = (uint32_t *)(void *)(to + l->row_seq);
     memcpy(to + l->tokens, x->tokens, x->n_rows * sizeof *x->tokens);
@@ -234,7 +234,7 @@ enum err cuda_slot_prepare(struct cuda_backend *b,
                            uint32_t n_jobs,
                            struct err_info *e)
 {
-    struct cuda_layout l;
+    struct cuda_arrays l;
     uint32_t n_entries = 0;
     enum err err = check(b, x, e);
     if (!err)
@@ -247,7 +247,7 @@ enum err cuda_slot_prepare(struct cuda_backend *b,
         cuda_slot_release(b, s);
         return err_set(e, ERR_INTERNAL, "a step is larger than the memory that was taken for it");
     }
-    cuda_layout_of(&s->bounds, &l);
+    cuda_arrays_of(&s->bounds, &l);
     s->logits = (float *)(void *)(s->pinned + b->out_offset);
     s->hidden = (float *)(void *)(s->pinned + b->hidden_offset);
     s->scores = (float *)(void *)(s->pinned + b->scores_offset);
