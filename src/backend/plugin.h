@@ -30,22 +30,38 @@ struct plugin_host {
     void (*drop_pages)(const struct gguf *g, const struct gguf_tensor *t, size_t first, size_t n);
 };
 
-/* Each number is what one side was built with. */
+/* The structs that cross. */
+#define PLUGIN_STRUCTS(X)                                                                          \
+    X(plugin_host)                                                                                 \
+    X(model)                                                                                       \
+    X(model_hparams)                                                                               \
+    X(op)                                                                                          \
+    X(gguf_tensor)                                                                                 \
+    X(backend_config)                                                                              \
+    X(batch)                                                                                       \
+    X(batch_seq)                                                                                   \
+    X(backend_ops)                                                                                 \
+    X(gpu_stats)                                                                                   \
+    X(device_info)                                                                                 \
+    X(device_limits)                                                                               \
+    X(err_info)                                                                                    \
+    X(async_step)                                                                                  \
+    X(async_job)                                                                                   \
+    X(async_result)                                                                                \
+    X(async_ops)                                                                                   \
+    X(sample_params)
+
+/* Each number is what one side was built with: a struct's is its size. */
+#define PLUGIN_FIELD(name) uint32_t name;
 struct plugin_abi {
     uint32_t version;
-    uint32_t host, model, hparams, op, tensor;
-    uint32_t config, batch, batch_seq, ops, gpu_stats, device_info, limits, err_info;
-    uint32_t async_step, async_job, async_result, async_ops, sample_params;
+    PLUGIN_STRUCTS(PLUGIN_FIELD)
 };
+#undef PLUGIN_FIELD
+#define PLUGIN_SIZE(name) .name = sizeof(struct name),
 #define PLUGIN_ABI                                                                                 \
     {                                                                                              \
-        PLUGIN_VERSION, sizeof(struct plugin_host), sizeof(struct model),                          \
-            sizeof(struct model_hparams), sizeof(struct op), sizeof(struct gguf_tensor),           \
-            sizeof(struct backend_config), sizeof(struct batch), sizeof(struct batch_seq),         \
-            sizeof(struct backend_ops), sizeof(struct gpu_stats), sizeof(struct device_info),      \
-            sizeof(struct device_limits), sizeof(struct err_info), sizeof(struct async_step),      \
-            sizeof(struct async_job), sizeof(struct async_result), sizeof(struct async_ops),       \
-            sizeof(struct sample_params)                                                           \
+        .version = PLUGIN_VERSION, PLUGIN_STRUCTS(PLUGIN_SIZE)                                     \
     }
 
 struct backend_plugin {

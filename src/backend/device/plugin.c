@@ -31,25 +31,9 @@ enum err plugin_check(const char *path,
                       const struct plugin_abi *theirs,
                       struct err_info *e)
 {
-    static const char *const names[] = {"version",
-                                        "plugin_host",
-                                        "model",
-                                        "model_hparams",
-                                        "op",
-                                        "gguf_tensor",
-                                        "backend_config",
-                                        "batch",
-                                        "batch_seq",
-                                        "backend_ops",
-                                        "gpu_stats",
-                                        "device_info",
-                                        "device_limits",
-                                        "err_info",
-                                        "async_step",
-                                        "async_job",
-                                        "async_result",
-                                        "async_ops",
-                                        "sample_params"};
+#define NAME(name) #name,
+    static const char *const names[] = {"version", PLUGIN_STRUCTS(NAME)};
+#undef NAME
     enum { N = sizeof names / sizeof names[0] };
     _Static_assert(sizeof(struct plugin_abi) == N * sizeof(uint32_t), "a name for each");
     uint32_t a[N], b[N];
