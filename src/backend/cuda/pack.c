@@ -173,17 +173,44 @@ static void put_k_scales(const struct run *to, uint16_t d, uint16_t dmin, const 
     }
 }
 
+/* scales: of 16 each, with the min in the upper half. */
+static void put_two_bits(
+    const struct run *to, uint16_t d, uint16_t dmin, const uint8_t scales[16], const uint8_t q[256])
+{
+    put_u16(to, 0, 2, d);
+    put_u16(to, 1, 2, dmin);
+    for (uint32_t g = 0; g < 16; g++)
+        put_u8(to, 64 + g / 4 * 64, g % 4, 4, scales[g]);
+    put(to, 0, cuda_at_two, 2, 0, q, 256);
+}
+
 static void pack_q2_k(const uint8_t *src, const struct run *to)
 {
     struct block_q2_k b;
     uint8_t q[256];
     memcpy(&b, src, sizeof b);
     block_q2_k_codes(&b, q);
-    put_u16(to, 0, 2, b.d);
-    put_u16(to, 1, 2, b.dmin);
-    for (uint32_t g = 0; g < 16; g++)
-        put_u8(to, 64 + g / 4 * 64, g % 4, 4, b.scales[g]);
-    put(to, 0, cuda_at_two, 2, 0, q, 256);
+    put_two_bits(to, b.d, b.dmin, b.scales, q);
+}
+
+/* d (q - 1) as Q2_K has it: scales and mins of 1. */
+static void pack_ternary(int type, const uint8_t *src, const struct run *to)
+{
+    uint8_t q[256], ones[16];
+    uint16_t d;
+    if (type == GGUF_TYPE_TQ1_0) {
+        struct block_tq1_0 b;
+        memcpy(&b, src, sizeof b);
+        block_tq1_0_codes(&b, q);
+        d = b.d;
+    } else {
+        struct block_tq2_0 b;
+        memcpy(&b, src, sizeof b);
+        block_tq2_0_codes(&b, q);
+        d = b.d;
+    }
+    memset(ones, 0x11, sizeof ones);
+    put_two_bits(to, d, d, ones, q);
 }
 
 static void pack_q3_k(const uint8_t *src, const struct run *to)
@@ -317,29 +344,6 @@ static void pack_table(int type, const uint8_t *src, const struct run *to)
         put_u8(to, 32 + i / 4 * 64, i % 4, 4, (uint8_t)(2 * codes.scales[i] + 1));
     memcpy(to->head + CUDA_HEAD_TABLE - sizeof g.table, g.table, sizeof g.table);
     put(to, 0, cuda_at_index, 4, 0, q, 256);
-}
-
-/* d (q - 1) as Q2_K has it: scales and mins of 1. */
-static void pack_ternary(int type, const uint8_t *src, const struct run *to)
-{
-    uint8_t q[256];
-    uint16_t d;
-    if (type == GGUF_TYPE_TQ1_0) {
-        struct block_tq1_0 b;
-        memcpy(&b, src, sizeof b);
-        block_tq1_0_codes(&b, q);
-        d = b.d;
-    } else {
-        struct block_tq2_0 b;
-        memcpy(&b, src, sizeof b);
-        block_tq2_0_codes(&b, q);
-        d = b.d;
-    }
-    put_u16(to, 0, 2, d);
-    put_u16(to, 1, 2, d);
-    for (uint32_t g = 0; g < 16; g++)
-        put_u8(to, 64 + g / 4 * 64, g % 4, 4, 0x11);
-    put(to, 0, cuda_at_two, 2, 0, q, 256);
 }
 
 /* 64 values of Q1_0 or Q2_0, from value `from` of a block on, as Q4_0 has them. */

@@ -47,11 +47,9 @@ enum err cuda_lease_return(struct cuda_backend *b, struct err_info *e)
  * decode change little. */
 static bool covers(const struct cuda_bounds *have, const struct cuda_bounds *need)
 {
-    return need->rows <= 2 * need->seqs && have->rows >= need->rows && have->seqs >= need->seqs &&
-           have->tiles >= need->tiles && have->logit_rows >= need->logit_rows &&
+    return need->rows <= 2 * need->seqs && cuda_bounds_within(need, have) &&
            (have->logit_rows == 0) == (need->logit_rows == 0) &&
-           have->hidden_rows == need->hidden_rows && have->jobs >= need->jobs &&
-           have->ranges >= need->ranges;
+           have->hidden_rows == need->hidden_rows;
 }
 
 int cuda_graph_for(const struct cuda_backend *b, const struct cuda_bounds *need)
