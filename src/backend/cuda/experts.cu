@@ -241,15 +241,7 @@ extern "C" void cuda_experts_select(const cuda_at *at,
 {
     const uint32_t rows = cuda_rows_bound(at);
     if (rows > 0)
-        CUDA_LAUNCH_NEXT(select_kernel,
-                         (rows + 3) / 4,
-                         128,
-                         0,
-                         at->stream,
-                         linear_row_count(at),
-                         *x,
-                         scores,
-                         *gating);
+        LAUNCH_COUNTED(select_kernel, (rows + 3) / 4, 128, at, *x, scores, *gating);
 }
 
 /* --- places --- */
@@ -360,10 +352,9 @@ extern "C" void cuda_experts_sort(const cuda_at *at, const cuda_experts *x)
     if (n == 0)
         return;
     const int few = n <= SORT_THREADS;
-    CUDA_LAUNCH_NEXT(sort_begin, 1, SORT_THREADS, 0, at->stream, linear_row_count(at), *x, few);
+    LAUNCH_COUNTED(sort_begin, 1, SORT_THREADS, at, *x, few);
     if (!few)
-        CUDA_LAUNCH_NEXT(
-            sort_place, x->n_expert, PLACE_THREADS, 0, at->stream, linear_row_count(at), *x);
+        LAUNCH_COUNTED(sort_place, x->n_expert, PLACE_THREADS, at, *x);
 }
 
 /* --- mix --- */
@@ -386,14 +377,5 @@ extern "C" void cuda_experts_mix(const cuda_at *at,
 {
     const uint32_t rows = cuda_rows_bound(at);
     if (rows > 0)
-        CUDA_LAUNCH_NEXT(mix,
-                         dim3(rows, (op->n + 1023) / 1024),
-                         256,
-                         0,
-                         at->stream,
-                         linear_row_count(at),
-                         *x,
-                         op->in,
-                         op->out,
-                         op->n);
+        LAUNCH_COUNTED(mix, dim3(rows, (op->n + 1023) / 1024), 256, at, *x, op->in, op->out, op->n);
 }

@@ -83,7 +83,10 @@ static inline const uint32_t *linear_row_count(const struct cuda_at *at)
            : at->rows == CUDA_ROWS_HIDDEN ? &at->step.counts->n_hidden_rows
                                           : &at->step.counts->n_rows;
 }
-/* Places likewise; how many there are is x->first[x->n_expert]. */
+/* A kernel whose first parameter is that; the others are its own. */
+#define LAUNCH_COUNTED(kernel, grid, block, at, ...)                                               \
+    CUDA_LAUNCH_NEXT(kernel, grid, block, 0, (at)->stream, linear_row_count(at), __VA_ARGS__)
+/* How many places a launch is made for; how many there are is x->first[x->n_expert]. */
 static inline uint32_t linear_place_bound(const struct cuda_at *at, const struct cuda_experts *x)
 {
     const uint32_t most = cuda_experts_most_places(x->n_expert, x->n_used, cuda_rows_bound(at));

@@ -114,18 +114,16 @@ static void launch(const cuda_at *at, const cuda_act *act, const Op &op, const c
                      out,
                      act->k,
                      act->sizes);
-    CUDA_LAUNCH_NEXT(pack_slices,
-                     dim3(slices, (rows + CUDA_ACT_ROWS - 1) / CUDA_ACT_ROWS * CUDA_ACT_ROWS),
-                     SLICE_THREADS,
-                     0,
-                     at->stream,
-                     linear_row_count(at),
-                     out,
-                     act->data,
-                     act->k,
-                     act->forms,
-                     cuda_act_group(rows),
-                     act->sizes);
+    LAUNCH_COUNTED(pack_slices,
+                   dim3(slices, (rows + CUDA_ACT_ROWS - 1) / CUDA_ACT_ROWS * CUDA_ACT_ROWS),
+                   SLICE_THREADS,
+                   at,
+                   out,
+                   act->data,
+                   act->k,
+                   act->forms,
+                   cuda_act_group(rows),
+                   act->sizes);
 }
 
 extern "C" size_t cuda_slices_bytes(uint32_t k)
