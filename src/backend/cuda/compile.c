@@ -121,14 +121,14 @@ static enum err add_matrix(struct compiler *c,
 }
 
 /* Make the prepared activations hold the rows of the input of op, for all linears of its group. */
-static void pack_for_group(struct compiler *c, const struct op *op)
+static unsigned pack_for_group(struct compiler *c, const struct op *op)
 {
     const struct op *end = c->m->ops + c->m->n_ops;
     unsigned forms = 0;
     for (const struct op *o = op; o == op || (o < end && plan_same_input(op, o)); o++)
         forms |= cuda_act_form((int)o->w->type);
     if (c->packed == op->in && c->packed_k == op->n_in && (c->packed_forms & forms) == forms)
-        return;
+        return c->packed_forms;
     struct launch *l = add_launch(c, LAUNCH_PACK, NULL);
     l->in = op->in;
     l->n = op->n_in;
@@ -136,19 +136,36 @@ static void pack_for_group(struct compiler *c, const struct op *op)
     c->packed = op->in;
     c->packed_k = op->n_in;
     c->packed_forms = forms;
+    return forms;
+}
+
+/* The same for matrices of each head's own, which read that head's values: for them alone. */
+static unsigned pack_heads(struct compiler *c, const struct op *op)
+{
+    struct launch *l = add_launch(c, LAUNCH_PACK, NULL);
+    l->in = op->in;
+    l->n = op->n_in;
+    l->forms = cuda_act_form((int)op->w->type);
+    l->heads = op->n_head;
+    l->in_step = op->in_step;
+    c->packed_forms = 0;
+    return l->forms;
 }
 
 static enum err add_product(struct compiler *c, const struct op *op, struct launch **out)
 {
+    const uint32_t heads = op->kind == OP_HEAD_LINEAR ? op->n_head : 1;
     uint32_t matrix = 0;
-    enum err err = add_matrix(c, op->w, op->n_out, 1, 0, &matrix);
+    enum err err = add_matrix(c, op->w, op->n_out, heads, 0, &matrix);
     if (err)
         return err;
-    pack_for_group(c, op);
-    const unsigned forms = c->packed_forms;
+    const unsigned forms = op->in_step ? pack_heads(c, op) : pack_for_group(c, op);
     struct launch *l = add_launch(c, LAUNCH_LINEAR, op);
     l->matrix = matrix;
     l->forms = forms;
+    l->heads = heads;
+    l->in_step = op->in_step;
+    l->out_step = op->out_step;
     *out = l;
     return OK;
 }
@@ -167,37 +184,6 @@ static enum err compile_linear(struct compiler *c, const struct op *op)
             c->packed_forms = 0;
         c->op++;
     }
-    return OK;
-}
-
-/* Matrices of each head's own. Its rows are prepared for them alone, unless all heads read the same
- * ones. */
-static enum err compile_head_linear(struct compiler *c, const struct op *op)
-{
-    uint32_t matrix = 0;
-    enum err err = add_matrix(c, op->w, op->n_out, op->n_head, 0, &matrix);
-    if (err)
-        return err;
-    struct launch *l;
-    unsigned forms = cuda_act_form((int)op->w->type);
-    if (op->in_step) {
-        l = add_launch(c, LAUNCH_PACK, NULL);
-        l->in = op->in;
-        l->n = op->n_in;
-        l->forms = forms;
-        l->heads = op->n_head;
-        l->in_step = op->in_step;
-        c->packed_forms = 0;
-    } else {
-        pack_for_group(c, op);
-        forms = c->packed_forms;
-    }
-    l = add_launch(c, LAUNCH_LINEAR, op);
-    l->matrix = matrix;
-    l->forms = forms;
-    l->heads = op->n_head;
-    l->in_step = op->in_step;
-    l->out_step = op->out_step;
     return OK;
 }
 
@@ -253,20 +239,11 @@ static enum err compile_embed(struct compiler *c, const struct op *op)
     return add_matrix(c, op->w, op->w->ne[1], 1, 0, &l->matrix);
 }
 
-static enum err compile_norm(struct compiler *c, const struct op *op)
+/* In place, of each head by itself. */
+static enum err compile_head_norm(struct compiler *c, enum launch_kind kind, const struct op *op)
 {
-    struct launch *l = add_launch(c, LAUNCH_NORM, op);
-    if (op->kind != OP_HEAD_NORM && op->kind != OP_HEAD_UNIT)
-        return OK;
+    struct launch *l = add_launch(c, kind, op);
     l->in = op->out;
-    l->heads = op->n_out / op->head_dim;
-    l->n = op->head_dim;
-    return OK;
-}
-
-static enum err compile_head_layer_norm(struct compiler *c, const struct op *op)
-{
-    struct launch *l = add_launch(c, LAUNCH_HEAD_LAYER_NORM, op);
     l->heads = op->n_out / op->head_dim;
     l->n = op->head_dim;
     return OK;
@@ -309,6 +286,7 @@ static enum err compile_cap(struct compiler *c, const struct op *op, float scale
 
 static enum err compile_op(struct compiler *c, const struct op *op)
 {
+    struct launch *l;
     switch (op->kind) {
     case OP_EMBED:
         return compile_embed(c, op);
@@ -317,9 +295,10 @@ static enum err compile_op(struct compiler *c, const struct op *op)
     case OP_ADD_TYPE:
         return add_plain(c, LAUNCH_ADD_TYPE, op);
     case OP_NORM:
+        return add_plain(c, LAUNCH_NORM, op);
     case OP_HEAD_NORM:
     case OP_HEAD_UNIT:
-        return compile_norm(c, op);
+        return compile_head_norm(c, LAUNCH_NORM, op);
     case OP_LAYER_NORM:
         return add_plain(c, LAUNCH_LAYER_NORM, op);
     case OP_LINEAR:
@@ -329,9 +308,9 @@ static enum err compile_op(struct compiler *c, const struct op *op)
     case OP_ROPE_STORE:
         return compile_rope(c, LAUNCH_ROPE_STORE, op);
     case OP_HEAD_LAYER_NORM:
-        return compile_head_layer_norm(c, op);
+        return compile_head_norm(c, LAUNCH_HEAD_LAYER_NORM, op);
     case OP_HEAD_LINEAR:
-        return compile_head_linear(c, op);
+        return add_product(c, op, &l);
     case OP_HEAD_SCALE:
         return add_plain(c, LAUNCH_HEAD_SCALE, op);
     case OP_HEAD_COPY:
