@@ -279,8 +279,9 @@ static void shape_kv(struct cuda_backend *b)
         b->layers[i].block_stride = b->kv_pools[b->layers[i].in_panes].stride;
 }
 
-static enum err count_kv(struct cuda_backend *b, struct err_info *e)
+static enum err count_kv_and_states(struct cuda_backend *b, struct err_info *e)
 {
+    size_t all;
     b->kv_bytes = 0;
     for (int i = 0; i < 2; i++) {
         const struct cuda_kv_pool *p = &b->kv_pools[i];
@@ -288,12 +289,6 @@ static enum err count_kv(struct cuda_backend *b, struct err_info *e)
         if (!mem_mul(p->stride, p->n, &bytes) || !mem_add(b->kv_bytes, bytes, &b->kv_bytes))
             return err_set(e, ERR_NOMEM, "a KV cache of %u blocks is too large", p->n);
     }
-    return OK;
-}
-
-static enum err count_states(struct cuda_backend *b, struct err_info *e)
-{
-    size_t all;
     if (!mem_mul(model_state_bytes(b->model), b->cfg.n_states, &b->state_bytes) ||
         !mem_add(b->kv_bytes, b->state_bytes, &all))
         return err_set(e, ERR_NOMEM, "%u states are too large", b->cfg.n_states);
@@ -361,9 +356,7 @@ enum err cuda_budget_make(struct cuda_backend *b, struct err_info *e)
         return err;
     find_most(b);
     shape_kv(b);
-    err = count_kv(b, e);
-    if (!err)
-        err = count_states(b, e);
+    err = count_kv_and_states(b, e);
     if (err)
         return err;
     carve_workspace(b, &c);

@@ -30,18 +30,24 @@ struct loader {
     size_t bytes, done, all; /* of a buffer; of the weights */
 };
 
+/* A part's first row in the file. */
+static const uint8_t *rows_of(const struct packing *p, uint32_t part)
+{
+    const size_t row = (size_t)part * CUDA_PART_ROWS + p->w->first_row;
+    return p->w->tensor.data + ((size_t)p->matrix * p->w->file_rows + row) * p->row_bytes;
+}
+
 static void pack_part(void *ctx, uint32_t phase, uint32_t item, uint32_t worker)
 {
     const struct packing *p = ctx;
     const struct cuda_matrix *m = &p->w->m;
-    const uint32_t row = (p->first + item) * CUDA_PART_ROWS, left = m->n_out - row;
-    const size_t at = ((size_t)p->matrix * p->w->file_rows + p->w->first_row + row) * p->row_bytes;
+    const uint32_t left = m->n_out - (p->first + item) * CUDA_PART_ROWS;
     (void)phase;
     (void)worker;
     cuda_part_pack(m->type,
                    m->n_in,
                    left < CUDA_PART_ROWS ? left : CUDA_PART_ROWS,
-                   p->w->tensor.data + at,
+                   rows_of(p, p->first + item),
                    p->to + (size_t)item * p->part_bytes);
 }
 
@@ -72,9 +78,8 @@ static enum err send(struct loader *l, void *to, size_t n, struct err_info *e)
 static void drop_pages(const struct packing *p, uint32_t n_parts)
 {
     const struct gguf_tensor *t = &p->w->tensor;
-    const size_t at =
-        (size_t)p->matrix * p->w->file_rows + p->w->first_row + (size_t)p->first * CUDA_PART_ROWS;
-    const size_t from = at * p->row_bytes, n = (size_t)n_parts * CUDA_PART_ROWS * p->row_bytes;
+    const size_t from = (size_t)(rows_of(p, p->first) - t->data);
+    const size_t n = (size_t)n_parts * CUDA_PART_ROWS * p->row_bytes;
     gguf_drop_pages(p->b->model->gguf, t, from, n < t->n_bytes - from ? n : t->n_bytes - from);
 }
 
