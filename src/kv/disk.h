@@ -16,7 +16,9 @@
  * order in which blocks were written and fetched is that of their files' times, and is known after
  * a restart; what was used above only is not.
  *
- * Files of other names are never touched, but their sizes, as of the last listing, are counted. */
+ * Files of other names are never touched, but their sizes, as of the last listing, are counted.
+ * Where these alone leave no room for a block, none is written, and none removed in
+ * vain. */
 #ifndef WEIR_KV_DISK_H
 #define WEIR_KV_DISK_H
 

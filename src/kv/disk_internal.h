@@ -72,6 +72,7 @@ struct disk {
     struct kv_tier_index pending; /* key -> slot, FILLING or STORE; room for n_slots */
     struct kv_tier_stats stats;   /* but entries, ignored, on and writes */
     uint64_t n_own;               /* entries of `held` that are of our model */
+    uint64_t held_bytes;          /* of all of `held`: what can be removed to make room */
     uint64_t ignored_found;       /* by the last scan */
     uint64_t ignored_met;         /* by fetches */
     uint64_t fetch_us, store_us;  /* learned; of one block */
@@ -88,6 +89,7 @@ struct disk {
     int64_t newest_ns;       /* the latest mtime given or seen */
     uint32_t failed_reads;   /* in a row */
     bool write_failed;       /* for good */
+    bool room_told;          /* that there is none for a block: said once, until there is */
     uint64_t rescan_at_us;   /* of a reader */
     uint64_t stop_before_us; /* stores still queued then are given up */
 };
@@ -108,8 +110,11 @@ enum err disk_scan(struct disk *d, struct err_info *e) WEIR_MUST_USE;
 void disk_add_bytes(struct disk *d, uint64_t n);
 void disk_subtract_bytes(struct disk *d, uint64_t n);
 
-/* The tier's thread only: evict until `need` more bytes are within the limit. false: they never
- * will be. */
+/* The tier's thread only: would `need` more bytes be within the limit without any segment? */
+bool disk_could_hold(const struct disk *d, uint64_t need);
+
+/* The tier's thread only: evict until `need` more bytes are within the limit. false: something
+ * could not be removed, or it would not help; then nothing is. */
 bool disk_make_room(struct disk *d, uint64_t need);
 
 /* The tier's thread only: write a file under a temporary name and give it its own. `fill` writes

@@ -51,6 +51,7 @@ static void forget(struct disk *d, uint64_t model, const struct kv_key *key)
     struct kv_tier_entry *entry = kv_tier_index_find(&d->held, model, key);
     if (entry) {
         d->stats.bytes -= entry->value < d->stats.bytes ? entry->value : d->stats.bytes;
+        d->held_bytes -= entry->value < d->held_bytes ? entry->value : d->held_bytes;
         d->n_own -= model == d->model;
         kv_tier_index_remove(&d->held, entry);
     }
@@ -170,9 +171,30 @@ static bool oldest(struct disk *d, uint64_t *model, struct kv_key *key)
     return entry != NULL;
 }
 
+bool disk_could_hold(const struct disk *d, uint64_t need)
+{
+    const uint64_t others = d->stats.bytes > d->held_bytes ? d->stats.bytes - d->held_bytes : 0;
+    return need <= d->max_bytes && others <= d->max_bytes - need;
+}
+
+static void tell_no_room(struct disk *d)
+{
+    if (!d->room_told)
+        log_warn("disk cache %s: files that are not its segments take %llu of %llu bytes, which "
+                 "leaves no room for a block; nothing is written to it",
+                 d->dir,
+                 (unsigned long long)(d->stats.bytes - d->held_bytes),
+                 (unsigned long long)d->max_bytes);
+    d->room_told = true;
+}
+
 bool disk_make_room(struct disk *d, uint64_t need)
 {
-    while (need > d->max_bytes || d->stats.bytes > d->max_bytes - need) {
+    if (!disk_could_hold(d, need)) {
+        tell_no_room(d);
+        return false;
+    }
+    while (d->stats.bytes > d->max_bytes - need) {
         uint64_t model;
         struct kv_key key;
         if (!oldest(d, &model, &key) || !remove_segment(d, model, &key))
@@ -402,6 +424,7 @@ static bool can_store(struct disk *d, const struct slot *s)
 static void put_entry(struct disk *d, const struct kv_segment *s)
 {
     kv_tier_index_put(&d->held, d->model, &s->key, d->segment_bytes);
+    d->held_bytes += d->segment_bytes;
     const struct kv_tier_entry *parent = kv_tier_index_find(&d->held, d->model, &s->parent);
     if (parent)
         kv_tier_index_follow(&d->held, kv_tier_index_find(&d->held, d->model, &s->key), parent);
@@ -426,6 +449,7 @@ static bool store_segment(struct disk *d, const struct slot *s)
     pthread_mutex_lock(&d->mutex);
     put_entry(d, &s->segment);
     d->n_own++;
+    d->room_told = false;
     note_us(&d->stats.store, &d->store_us, clock_us() - start_us);
     pthread_mutex_unlock(&d->mutex);
     return true;

@@ -66,7 +66,8 @@ static void write_about(struct disk *d)
                      : kv_files_model_folder(d->root, d->model, true);
     if (folder < 0)
         return;
-    if (!about_is_there(d, folder, &a) && disk_make_room(d, a.n)) {
+    if (!about_is_there(d, folder, &a) && disk_could_hold(d, a.n + d->segment_bytes) &&
+        disk_make_room(d, a.n)) {
         disk_add_bytes(d, a.n);
         if (disk_write_file(d, folder, &f, NULL))
             disk_subtract_bytes(d, a.n);
@@ -127,7 +128,7 @@ static int by_last_use(const void *a, const void *b)
 static enum err scan_take(struct disk *d, const struct scan *s, struct err_info *e)
 {
     struct kv_tier_index found, old;
-    uint64_t n_own = 0;
+    uint64_t n_own = 0, held_bytes = 0;
     enum err err = kv_tier_index_init(&found, (uint32_t)(s->n + s->n / 2) + SPARE_ENTRIES, e);
     if (err)
         return err;
@@ -135,7 +136,11 @@ static enum err scan_take(struct disk *d, const struct scan *s, struct err_info 
         uint32_t n_before = found.n;
         /* a folder that changes while it is listed may show a file twice */
         kv_tier_index_put(&found, s->segments[i].model, &s->segments[i].key, s->segments[i].bytes);
-        n_own += found.n > n_before && s->segments[i].model == d->model;
+        if (found.n == n_before)
+            continue;
+        n_own += s->segments[i].model == d->model;
+        if (__builtin_add_overflow(held_bytes, s->segments[i].bytes, &held_bytes))
+            held_bytes = UINT64_MAX;
     }
     if (s->n > 0 && s->segments[s->n - 1].mtime_ns > d->newest_ns)
         d->newest_ns = s->segments[s->n - 1].mtime_ns;
@@ -143,6 +148,7 @@ static enum err scan_take(struct disk *d, const struct scan *s, struct err_info 
     old = d->held;
     d->held = found;
     d->n_own = n_own;
+    d->held_bytes = held_bytes;
     d->stats.bytes = s->bytes;
     d->ignored_found = s->ignored;
     pthread_mutex_unlock(&d->mutex);

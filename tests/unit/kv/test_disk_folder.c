@@ -169,6 +169,98 @@ static void test_strangers_are_counted_and_left_alone(void **state)
     assert_true(tier_stats(x->t).on);
 }
 
+static int told; /* warnings that speak of room */
+
+static void count_told(void *ctx, int level, const char *line)
+{
+    (void)ctx;
+    told += level == LOG_WARN && strstr(line, "no room for a block");
+}
+
+/* A stranger's file of so many bytes, none of them on the disk. */
+static void write_stranger(const struct disk_test *x, uint64_t n_bytes)
+{
+    write_file(below(x, "notes.txt"), "", 0);
+    assert_int_equal(truncate(below(x, "notes.txt"), (off_t)n_bytes), 0);
+}
+
+/* Nothing that could be removed would make room, so nothing is. */
+static void test_strangers_above_the_limit_cost_no_segment(void **state)
+{
+    struct disk_test *x = *state;
+    x->cfg.max_bytes = segments(4);
+    disk_test_open(x);
+    for (uint64_t id = 0; id < 3; id++)
+        assert_true(tier_store(x, x->t, id));
+    disk_test_close(x);
+    write_stranger(x, segments(4) + 1);
+    told = 0;
+    log_set_sink(count_told, NULL);
+    disk_test_open(x);
+    assert_false(tier_store(x, x->t, 8));
+    assert_false(tier_store(x, x->t, 9));
+    struct kv_tier_stats s = tier_stats(x->t);
+    assert_true(s.on && s.writes);
+    assert_int_equal(s.dropped, 2);
+    assert_int_equal(s.evicted, 0);
+    assert_int_equal(s.errors, 0);
+    assert_int_equal(s.bytes, segments(7) + 1);
+    for (uint64_t id = 0; id < 3; id++)
+        assert_int_equal(tier_fetch(x, x->t, id), 1);
+    disk_test_close(x);
+    log_set_sink(NULL, NULL);
+    assert_int_equal(told, 1);
+}
+
+/* A smaller segment stays where even without it there is none for one of ours. */
+static void test_what_is_too_small_to_help_stays(void **state)
+{
+    struct disk_test *x = *state;
+    const uint64_t small = kv_segment_bytes(HELP_TOKENS, 100);
+    x->cfg.block_bytes = 100;
+    disk_test_open(x);
+    assert_true(tier_store(x, x->t, 1));
+    disk_test_close(x);
+    write_stranger(x, 50);
+    x->cfg.block_bytes = HELP_PAYLOAD;
+    x->cfg.fingerprint.bytes[0] ^= 1;
+    x->cfg.max_bytes = segments(1) + 49;
+    told = 0;
+    log_set_sink(count_told, NULL);
+    disk_test_open(x);
+    assert_false(tier_store(x, x->t, 2));
+    assert_int_equal(tier_stats(x->t).evicted, 0);
+    assert_int_equal(real_bytes(x->dir), small + 50);
+    x->cfg.max_bytes++; /* and goes where that is enough */
+    disk_test_open(x);
+    assert_true(tier_store(x, x->t, 2));
+    assert_int_equal(real_bytes(x->dir), segments(1) + 50);
+    disk_test_close(x);
+    log_set_sink(NULL, NULL);
+    assert_int_equal(told, 1);
+}
+
+/* The line for people does not take the place that strangers have left for a segment. */
+static void test_about_costs_no_last_segment(void **state)
+{
+    struct disk_test *x = *state;
+    disk_test_open(x);
+    assert_true(tier_store(x, x->t, 1));
+    disk_test_close(x);
+    write_stranger(x, segments(3));
+    x->cfg.max_bytes = segments(4) + 7;
+    x->cfg.about = "a model";
+    disk_test_open(x);
+    assert_int_equal(tier_fetch(x, x->t, 1), 1);
+    assert_false(exists(below(x, "abcd000000000000/about")));
+    assert_true(tier_store(x, x->t, 2));
+    x->cfg.max_bytes++;
+    disk_test_open(x);
+    assert_int_equal(tier_fetch(x, x->t, 2), 1);
+    assert_true(exists(below(x, "abcd000000000000/about")));
+    assert_int_equal(tier_stats(x->t).bytes, x->cfg.max_bytes);
+}
+
 static void test_links_are_not_followed(void **state)
 {
     struct disk_test *x = *state;
@@ -341,6 +433,9 @@ int main(void)
         TEST(test_foreign_fingerprint_in_our_folder),
         TEST(test_models_without_segments_go_away),
         TEST(test_strangers_are_counted_and_left_alone),
+        TEST(test_strangers_above_the_limit_cost_no_segment),
+        TEST(test_what_is_too_small_to_help_stays),
+        TEST(test_about_costs_no_last_segment),
         TEST(test_links_are_not_followed),
         TEST(test_one_writes_the_other_reads_then_takes_over),
         TEST(test_folder_emptied_while_open),
