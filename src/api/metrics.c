@@ -163,7 +163,7 @@ static const struct figure tier_figures[] = {
         IS_GAUGE,
         writes,
         "tier_writes",
-        "0: another process writes here, or writing failed; then nothing more until a restart."),
+        "0: another process writes here, or writing failed: until a restart, or for some minutes."),
     OF_TIERS(IS_GAUGE, entries, "tier_entries", "Blocks held."),
     OF_TIERS(IS_GAUGE, bytes, "tier_bytes", "Bytes held."),
     OF_TIERS(IS_GAUGE, max_bytes, "tier_max_bytes", "Bytes that may be held."),

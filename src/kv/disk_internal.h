@@ -91,6 +91,8 @@ struct disk {
     bool write_failed;       /* for good */
     bool room_told;          /* that there is none for a block: said once, until there is */
     uint64_t rescan_at_us;   /* of a reader */
+    uint64_t resume_at_us;   /* after a full disk: nothing is written before */
+    uint64_t pause_us;       /* the last one; 0 when the disk has had room since for as long */
     uint64_t stop_before_us; /* stores still queued then are given up */
 };
 
@@ -118,8 +120,8 @@ bool disk_could_hold(const struct disk *d, uint64_t need);
 bool disk_make_room(struct disk *d, uint64_t need);
 
 /* The tier's thread only: write a file under a temporary name and give it its own. `fill` writes
- * the bytes; room was made for them. An error leaves nothing behind. Errors: ERR_IO; ERR_NOMEM: no
- * descriptor is left just now. */
+ * the bytes; room was made for them. An error leaves nothing behind. Errors: ERR_IO; ERR_FULL;
+ * ERR_NOMEM: no descriptor is left just now. */
 struct disk_new_file {
     const char *temporary, *name;
     enum err (*fill)(int fd, const void *ctx, struct err_info *e);

@@ -26,6 +26,8 @@
 enum {
     MAX_FAILED_READS = 8, /* in a row; then nothing is to be had from this disk */
     SPARE_ENTRIES = 1024,
+    FIRST_PAUSE_US = 60 * 1000000, /* of writing, when the disk is full; then twice as long */
+    MAX_PAUSE_US = 600 * 1000000,
 };
 
 /* --- what is known ---------------------------------------------------------------------------- */
@@ -64,6 +66,13 @@ static bool may_pass(int error)
     return error == EMFILE || error == ENFILE || error == ENOMEM;
 }
 
+static enum err error_of(int error)
+{
+    if (error == ENOSPC || error == EDQUOT)
+        return ERR_FULL;
+    return may_pass(error) ? ERR_NOMEM : ERR_IO;
+}
+
 static void note_error(struct disk *d)
 {
     pthread_mutex_lock(&d->mutex);
@@ -79,15 +88,32 @@ static void give_up_lock(struct disk *d)
     d->lock = -1;
 }
 
-static void stop_writing(struct disk *d, const char *what)
+static void pause_writing(struct disk *d, const char *what)
+{
+    const uint64_t twice = 2 * d->pause_us;
+    d->pause_us = twice == 0 ? FIRST_PAUSE_US : twice < MAX_PAUSE_US ? twice : MAX_PAUSE_US;
+    d->resume_at_us = clock_us() + d->pause_us;
+    log_warn("disk cache %s: %s; nothing is written to it for %u s",
+             d->dir,
+             what,
+             (unsigned)(d->pause_us / 1000000));
+}
+
+/* Room may come again on a full disk (why: ERR_FULL); what else is wrong does not pass by itself.
+ * It is the next listing that goes on (disk_scan), if nobody else writes by then. */
+static void stop_writing(struct disk *d, enum err why, const char *what)
 {
     pthread_mutex_lock(&d->mutex);
     d->writes = false;
     d->stats.errors++;
     pthread_mutex_unlock(&d->mutex);
-    if (!d->write_failed)
-        log_warn("disk cache %s: %s; nothing more is written to it", d->dir, what);
-    d->write_failed = true;
+    if (why == ERR_FULL) {
+        pause_writing(d, what);
+    } else {
+        if (!d->write_failed)
+            log_warn("disk cache %s: %s; nothing more is written to it", d->dir, what);
+        d->write_failed = true;
+    }
     give_up_lock(d);
 }
 
@@ -148,8 +174,9 @@ static bool remove_segment(struct disk *d, uint64_t model, const struct kv_key *
         note_error(d);
     } else if (!removed && !is_gone(errno)) {
         char what[128];
+        const enum err why = error_of(errno);
         snprintf(what, sizeof what, "cannot remove a segment: %s", strerror(errno));
-        stop_writing(d, what);
+        stop_writing(d, why, what);
     } else {
         removed = true;
     }
@@ -326,19 +353,15 @@ enum err disk_write_file(struct disk *d,
     const int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
     int fd = openat(folder, f->temporary, flags, 0600);
     if (fd < 0)
-        return err_set(e,
-                       may_pass(errno) ? ERR_NOMEM : ERR_IO,
-                       "cannot create %s: %s",
-                       f->temporary,
-                       strerror(errno));
+        return err_set(e, error_of(errno), "cannot create %s: %s", f->temporary, strerror(errno));
     enum err err = f->fill(fd, f->ctx, e);
     if (!err)
         stamp(d, fd);
     /* some file systems tell only now that there was no room */
     if (close(fd) != 0 && !err)
-        err = err_set(e, ERR_IO, "cannot write: %s", strerror(errno));
+        err = err_set(e, error_of(errno), "cannot write: %s", strerror(errno));
     if (!err && renameat(folder, f->temporary, folder, f->name) != 0)
-        err = err_set(e, ERR_IO, "cannot rename %s: %s", f->temporary, strerror(errno));
+        err = err_set(e, error_of(errno), "cannot rename %s: %s", f->temporary, strerror(errno));
     if (err)
         (void)unlinkat(folder, f->temporary, 0);
     return err;
@@ -357,8 +380,7 @@ static enum err write_segment(struct disk *d, const struct slot *s, struct err_i
     kv_file_segment_name(&s->segment.key, name);
     int folder = kv_files_key_folder(d->root, d->model, &s->segment.key, true);
     if (folder < 0)
-        return err_set(
-            e, may_pass(errno) ? ERR_NOMEM : ERR_IO, "cannot create a folder: %s", strerror(errno));
+        return err_set(e, error_of(errno), "cannot create a folder: %s", strerror(errno));
     struct disk_new_file f = {temporary, name, fill_segment, s};
     enum err err = disk_write_file(d, folder, &f, e);
     close(folder);
@@ -443,14 +465,17 @@ static bool store_segment(struct disk *d, const struct slot *s)
         if (err == ERR_NOMEM)
             note_error(d);
         else
-            stop_writing(d, e.text);
+            stop_writing(d, err, e.text);
         return false;
     }
+    const uint64_t now_us = clock_us();
+    if (now_us >= d->resume_at_us + d->pause_us)
+        d->pause_us = 0;
     pthread_mutex_lock(&d->mutex);
     put_entry(d, &s->segment);
     d->n_own++;
     d->room_told = false;
-    note_us(&d->stats.store, &d->store_us, clock_us() - start_us);
+    note_us(&d->stats.store, &d->store_us, now_us - start_us);
     pthread_mutex_unlock(&d->mutex);
     return true;
 }

@@ -178,7 +178,8 @@ enum err disk_scan(struct disk *d, struct err_info *e)
     bool first = d->rescan_at_us == 0;
     uint64_t start_us = clock_us();
     /* the lock first: what is listed under it changes by our hand only */
-    d->lock = d->write_failed ? -1 : kv_files_lock(d->root, true);
+    const bool may_write = !d->write_failed && start_us >= d->resume_at_us;
+    d->lock = may_write ? kv_files_lock(d->root, true) : -1;
     if (first && d->lock < 0)
         log_info("disk cache %s: reading only: %s",
                  d->dir,
@@ -198,7 +199,7 @@ enum err disk_scan(struct disk *d, struct err_info *e)
     if (d->lock >= 0) /* still: something could not be removed */
         write_about(d);
     pthread_mutex_lock(&d->mutex);
-    d->writes = !d->write_failed;
+    d->writes = d->lock >= 0;
     pthread_mutex_unlock(&d->mutex);
     return OK;
 }

@@ -56,9 +56,13 @@ static enum err write_parts(int fd, struct iovec *parts, int n, struct err_info 
         ssize_t wrote = writev(fd, parts, n);
         if (wrote < 0 && errno == EINTR)
             continue;
-        if (wrote <= 0)
-            return err_set(
-                e, ERR_IO, "cannot write: %s", wrote < 0 ? strerror(errno) : "nothing was taken");
+        if (wrote == 0)
+            return err_set(e, ERR_IO, "cannot write: nothing was taken");
+        if (wrote < 0)
+            return err_set(e,
+                           errno == ENOSPC || errno == EDQUOT ? ERR_FULL : ERR_IO,
+                           "cannot write: %s",
+                           strerror(errno));
         size_t left = (size_t)wrote;
         while (n > 0 && left >= parts->iov_len) {
             left -= parts->iov_len;

@@ -37,7 +37,8 @@ struct kv_segment {
 /* The size of the file; n_tokens in range, and the sum must fit. */
 uint64_t kv_segment_bytes(uint32_t n_tokens, uint64_t payload_bytes);
 
-/* Write all of it at fd's position. After an error the file holds any part. Allocates nothing. */
+/* Write all of it at fd's position. After an error the file holds any part. Allocates nothing.
+ * Errors: also ERR_FULL. */
 enum err kv_segment_write(int fd,
                           const struct kv_segment *s,
                           const void *payload,

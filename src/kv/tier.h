@@ -44,7 +44,7 @@ struct kv_tier_latency {
 
 struct kv_tier_stats {
     bool on;          /* false: turned off by errors of I/O; nothing can be fetched */
-    bool writes;      /* false: another process writes to this place, or writing failed, for good */
+    bool writes;      /* false: another process writes to this place, or writing failed */
     uint64_t entries; /* that could be fetched */
     uint64_t bytes;   /* held, of max_bytes */
     uint64_t max_bytes;

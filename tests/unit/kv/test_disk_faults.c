@@ -23,7 +23,10 @@
 static _Atomic int writev_errno, writev_bytes, pread_errno, open_errno, unlink_errno, rename_errno;
 static _Atomic int list_errno;   /* of a model's folder */
 static _Atomic int create_errno; /* of any file */
+static _Atomic int mkdir_errno;
 static _Atomic uint64_t n_writev, n_pread;
+static _Atomic uint64_t n_listed;      /* times that the whole folder was */
+static _Atomic int64_t seconds_passed; /* that nobody waited for */
 /* the folder whose size is watched, its limit, and the largest size seen */
 static const char *_Atomic watched_dir;
 static _Atomic uint64_t watched_max, n_looks;
@@ -94,6 +97,7 @@ int openat(int dir, const char *name, int flags, ...)
         errno = create_errno;
         return -1;
     }
+    n_listed += strcmp(name, ".") == 0;
     int fd = (int)syscall(SYS_openat, dir, name, flags, mode);
     if (flags & O_CREAT)
         look();
@@ -122,13 +126,32 @@ int renameat(int from_dir, const char *from, int to_dir, const char *to)
     return rc;
 }
 
+int mkdirat(int dir, const char *name, mode_t mode)
+{
+    if (mkdir_errno) {
+        errno = mkdir_errno;
+        return -1;
+    }
+    return (int)syscall(SYS_mkdirat, dir, name, mode);
+}
+
+/* What sleeps meanwhile does not wake by it. */
+int clock_gettime(clockid_t clock, struct timespec *t)
+{
+    int rc = (int)syscall(SYS_clock_gettime, clock, t);
+    if (rc == 0 && clock == CLOCK_MONOTONIC)
+        t->tv_sec += seconds_passed;
+    return rc;
+}
+
 static int setup(void **state)
 {
     struct disk_test *x = malloc(sizeof *x);
     disk_test_init(x);
     log_set_level(LOG_ERROR);
     writev_errno = writev_bytes = pread_errno = open_errno = unlink_errno = rename_errno =
-        list_errno = create_errno = 0;
+        list_errno = create_errno = mkdir_errno = 0;
+    seconds_passed = 0;
     watched_dir = NULL;
     *state = x;
     return 0;
@@ -137,6 +160,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     watched_dir = NULL;
+    log_set_sink(NULL, NULL);
     (void)pthread_mutex_trylock(&gate); /* a test that failed left it closed: nothing shall hang */
     pthread_mutex_unlock(&gate);
     disk_test_deinit(*state);
@@ -262,7 +286,119 @@ static void test_full_disk(void **state)
     assert_true(tier_store(x, x->t, 3));
 }
 
-/* Who cannot write lets another, and does not come back when that is gone. */
+/* The tier's thread looks whether it is time to list the folder when it has done something. */
+static void let_it_list(struct disk_test *x)
+{
+    const uint64_t n = n_listed;
+    const time_t limit = time(NULL) + 20;
+    do
+        assert_int_equal(tier_fetch(x, x->t, 1), 1);
+    while (n_listed == n && !tier_stats(x->t).writes && time(NULL) < limit);
+    assert_int_equal(tier_fetch(x, x->t, 1), 1); /* so it has done with it */
+}
+
+/* Not writing, it lists the folder at the end, or writes again. The first time may have begun
+ * before the seconds had passed. */
+static void time_passes(struct disk_test *x, int64_t seconds)
+{
+    seconds_passed += seconds - 3;
+    let_it_list(x);
+    seconds_passed += 3;
+    if (!tier_stats(x->t).writes)
+        let_it_list(x);
+}
+
+static struct {
+    int stopped, went_on;
+} told;
+
+static void count_told(void *ctx, int level, const char *line)
+{
+    (void)ctx;
+    told.stopped += level == LOG_WARN && strstr(line, "nothing is written to it for 60 s");
+    told.went_on += level == LOG_INFO && strstr(line, "writing to it from now on");
+}
+
+static void test_writes_again_after_a_full_disk(void **state)
+{
+    struct disk_test *x = *state;
+    const struct {
+        _Atomic int *fails;
+        int error;
+    } cases[] = {{&writev_errno, ENOSPC},
+                 {&writev_errno, EDQUOT},
+                 {&create_errno, ENOSPC},
+                 {&mkdir_errno, EDQUOT},
+                 {&rename_errno, EDQUOT},
+                 {&unlink_errno, ENOSPC}};
+    log_set_level(LOG_INFO);
+    log_set_sink(count_told, NULL);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        told.stopped = told.went_on = 0;
+        x->cfg.max_bytes = segments(cases[i].fails == &unlink_errno ? 2 : 3);
+        open_with_two(x);
+        *cases[i].fails = cases[i].error;
+        writing_fails(x);
+        time_passes(x, 55);
+        assert_false(tier_stats(x->t).writes);
+        *cases[i].fails = 0;
+        time_passes(x, 8);
+        assert_true(tier_stats(x->t).writes);
+        assert_true(tier_store(x, x->t, 3));
+        assert_int_equal(tier_fetch(x, x->t, 3), 1);
+        assert_int_equal(tier_stats(x->t).bytes, real_bytes(x->dir));
+        disk_test_close(x);
+        assert_int_equal(told.stopped, 1);
+        assert_int_equal(told.went_on, 1);
+        char model[300];
+        snprintf(model, sizeof model, "%s/abcd000000000000", x->dir);
+        assert_int_equal(remove_folder(model), 0);
+    }
+}
+
+/* The disk stays full for as long as it takes; then it has room for longer than the last pause. */
+static void test_pauses_double_up_to_ten_minutes(void **state)
+{
+    struct disk_test *x = *state;
+    const int64_t pauses[] = {60, 120, 240, 480, 600, 600, 600, 60};
+    enum { N = sizeof pauses / sizeof *pauses };
+    open_with_two(x);
+    for (int i = 0; i < N; i++) {
+        writev_errno = ENOSPC;
+        writing_fails(x);
+        time_passes(x, pauses[i] - 5);
+        assert_false(tier_stats(x->t).writes);
+        time_passes(x, 8);
+        assert_true(tier_stats(x->t).writes);
+        if (i < N - 3)
+            continue;
+        writev_errno = 0; /* for one block, and another ten minutes later */
+        if (i == N - 2)
+            seconds_passed += 600;
+        assert_true(tier_store(x, x->t, 3));
+        assert_int_equal(unlink(segment_path(x, 3)), 0);
+        assert_int_equal(tier_fetch(x, x->t, 3), 0);
+    }
+}
+
+static void test_other_errors_are_final(void **state)
+{
+    struct disk_test *x = *state;
+    _Atomic int *const fails[] = {&writev_errno, &rename_errno, &create_errno};
+    const int errors[] = {EIO, EROFS, EACCES};
+    for (int i = 0; i < 3; i++) {
+        disk_test_open(x);
+        for (uint64_t id = 1; id < 3; id++)
+            assert_true(tier_has(x, x->t, id) || tier_store(x, x->t, id));
+        *fails[i] = errors[i];
+        writing_fails(x);
+        *fails[i] = 0;
+        time_passes(x, 3600);
+        assert_false(tier_stats(x->t).writes);
+    }
+}
+
+/* Who cannot write lets another, and does not come back at once when that is gone. */
 static void another_may_write(struct disk_test *x)
 {
     struct kv_tier *others[2];
@@ -287,6 +423,9 @@ static void test_another_writes_after_a_full_disk(void **state)
     writing_fails(x);
     writev_errno = 0;
     another_may_write(x);
+    time_passes(x, 63);
+    assert_true(tier_stats(x->t).writes);
+    assert_true(tier_store(x, x->t, 3));
 }
 
 static void test_another_writes_after_unreadable_files(void **state)
@@ -735,6 +874,9 @@ int main(void)
         TEST(test_limit_is_kept_to_the_byte),
         TEST(test_limit_is_kept_one_byte_below_the_next_segment),
         TEST(test_full_disk),
+        TEST(test_writes_again_after_a_full_disk),
+        TEST(test_pauses_double_up_to_ten_minutes),
+        TEST(test_other_errors_are_final),
         TEST(test_failing_disk),
         TEST(test_failing_rename),
         TEST(test_failing_eviction),

@@ -247,7 +247,7 @@ static void test_full(void **state)
     struct fixture *f = *state;
     struct err_info e = {0};
     int fd = open("/dev/full", O_WRONLY | O_CLOEXEC);
-    assert_int_equal(kv_segment_write(fd, &f->s, f->payload, &e), ERR_IO);
+    assert_int_equal(kv_segment_write(fd, &f->s, f->payload, &e), ERR_FULL);
     assert_non_null(strstr(e.text, "No space left"));
     close(fd);
 }
