@@ -251,6 +251,20 @@ static inline const char *segment_path(struct disk_test *x, uint64_t id)
     return path;
 }
 
+/* A path in its folder; static storage. */
+static inline const char *below(const struct disk_test *x, const char *name)
+{
+    static char path[512];
+    snprintf(path, sizeof path, "%s/%s", x->dir, name);
+    return path;
+}
+
+static inline bool exists(const char *path)
+{
+    struct stat st;
+    return lstat(path, &st) == 0;
+}
+
 /* The sizes of all files below. */
 static _Thread_local uint64_t real_sum, real_files;
 static inline int real_visit(const char *path, const struct stat *st, int kind, struct FTW *ftw)

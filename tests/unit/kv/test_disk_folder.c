@@ -1,4 +1,4 @@
-/* What lies in the disk tier's folder: damage, strangers, other models; who may write, and look. */
+/* What lies in the disk tier's folder: damage, strangers, other models; and who may look. */
 #include "base/log.h"
 #include "disk_help.h"
 
@@ -7,19 +7,6 @@
 #include <stddef.h>
 
 #include <cmocka.h>
-
-static const char *below(const struct disk_test *x, const char *name)
-{
-    static char path[512];
-    snprintf(path, sizeof path, "%s/%s", x->dir, name);
-    return path;
-}
-
-static bool exists(const char *path)
-{
-    struct stat st;
-    return lstat(path, &st) == 0;
-}
 
 static void damage(const char *path, off_t at)
 {
@@ -294,83 +281,6 @@ static void test_links_are_not_followed(void **state)
     rmdir(outside);
 }
 
-static bool wait_for(bool (*fn)(struct disk_test *x, struct kv_tier *t),
-                     struct disk_test *x,
-                     struct kv_tier *t)
-{
-    uint64_t limit_us = clock_us() + 20000000;
-    while (!fn(x, t)) {
-        if (clock_us() > limit_us)
-            return false;
-        usleep(10000);
-    }
-    return true;
-}
-
-static bool has_two(struct disk_test *x, struct kv_tier *t)
-{
-    return tier_has(x, t, 2);
-}
-
-static bool writes(struct disk_test *x, struct kv_tier *t)
-{
-    (void)x;
-    return tier_stats(t).writes;
-}
-
-static void test_one_writes_the_other_reads_then_takes_over(void **state)
-{
-    struct disk_test *x = *state;
-    struct kv_tier *reader;
-    log_set_level(LOG_ERROR);
-    disk_test_open(x);
-    assert_true(tier_store(x, x->t, 1));
-    assert_int_equal(kv_disk_open(&x->cfg, &reader, NULL), OK);
-    assert_true(tier_stats(reader).on && !tier_stats(reader).writes);
-    assert_int_equal(tier_fetch(x, reader, 1), 1);
-    assert_false(tier_queue(x, reader, 3));
-    assert_int_equal(tier_stats(reader).dropped, 0);
-    assert_true(tier_store(x, x->t, 2));
-    assert_true(wait_for(has_two, x, reader));
-    assert_int_equal(tier_fetch(x, reader, 2), 1);
-    assert_int_equal(unlink(segment_path(x, 1)), 0);
-    assert_int_equal(tier_fetch(x, reader, 1), 0);
-    assert_false(tier_has(x, reader, 1));
-    disk_test_close(x);
-    assert_true(wait_for(writes, x, reader));
-    assert_true(tier_store(x, reader, 3));
-    assert_int_equal(tier_fetch(x, reader, 3), 1);
-    assert_int_equal(tier_stats(reader).bytes, real_bytes(x->dir));
-    reader->ops->destroy(reader);
-    log_set_level(LOG_INFO);
-}
-
-/* Somebody empties the folder under a running server. */
-static void test_folder_emptied_while_open(void **state)
-{
-    struct disk_test *x = *state;
-    log_set_level(LOG_ERROR);
-    disk_test_open(x);
-    assert_true(tier_store(x, x->t, 1));
-    assert_int_equal(remove_folder(below(x, "abcd000000000000")), 0);
-    assert_int_equal(tier_fetch(x, x->t, 1), 0);
-    assert_true(tier_store(x, x->t, 1)); /* folders are made again */
-    assert_int_equal(tier_fetch(x, x->t, 1), 1);
-    assert_int_equal(unlink(below(x, "lock")), 0);
-    assert_false(tier_store(x, x->t, 2)); /* no longer alone */
-    assert_true(wait_for(writes, x, x->t));
-    assert_true(tier_store(x, x->t, 2));
-    assert_true(exists(below(x, "lock")));
-    char away[512];
-    snprintf(away, sizeof away, "%s", below(x, "away"));
-    assert_int_equal(rename(below(x, "lock"), away), 0);
-    assert_false(tier_store(x, x->t, 3));
-    assert_true(wait_for(writes, x, x->t));
-    assert_true(tier_store(x, x->t, 3));
-    assert_true(exists(below(x, "lock")));
-    log_set_level(LOG_INFO);
-}
-
 static void test_only_the_owner_may_look(void **state)
 {
     struct disk_test *x = *state;
@@ -437,8 +347,6 @@ int main(void)
         TEST(test_what_is_too_small_to_help_stays),
         TEST(test_about_costs_no_last_segment),
         TEST(test_links_are_not_followed),
-        TEST(test_one_writes_the_other_reads_then_takes_over),
-        TEST(test_folder_emptied_while_open),
         TEST(test_only_the_owner_may_look),
         TEST(test_what_cannot_be_opened),
     };
