@@ -19,8 +19,7 @@
  * a restart; what was used above only is not.
  *
  * Files of other names are never touched, but their sizes, as of the last listing, are counted.
- * Where these alone leave no room for a block, none is written, and none removed in
- * vain. */
+ * Where these alone leave no room for a block, none is written, and none removed in vain. */
 #ifndef WEIR_KV_DISK_H
 #define WEIR_KV_DISK_H
 
