@@ -61,6 +61,7 @@ static void test_other_models_are_kept_apart_and_evicted_alike(void **state)
     assert_true(tier_store(x, x->t, 1));
     assert_true(tier_store(x, x->t, 3));
     assert_true(tier_store(x, x->t, 4)); /* in the place of the other's 1 */
+    assert_int_equal(tier_stats(x->t).entries, 3);
     assert_false(exists(segment_path(x, 1)));
     assert_true(exists(segment_path(x, 2)));
     assert_int_equal(tier_fetch(x, x->t, 1), 1);

@@ -53,6 +53,28 @@ static void test_one_writes_the_other_reads_then_takes_over(void **state)
     reader->ops->destroy(reader);
 }
 
+/* What is not finished may be the writer's, and what is damaged is its to remove. */
+static void test_who_only_reads_removes_nothing(void **state)
+{
+    struct disk_test *x = *state;
+    struct kv_tier *reader;
+    char temporary[256];
+    disk_test_open(x);
+    for (uint64_t id = 1; id < 4; id++)
+        assert_true(tier_store(x, x->t, id));
+    snprintf(temporary, sizeof temporary, "%s", segment_path(x, 1));
+    snprintf(temporary + strlen(temporary) - 3, 8, ".tmp");
+    write_file(temporary, "0123456", 7);
+    assert_int_equal(truncate(segment_path(x, 2), 900), 0);
+    assert_int_equal(kv_disk_open(&x->cfg, &reader, NULL), OK);
+    assert_int_equal(truncate(segment_path(x, 3), 900), 0);
+    assert_int_equal(tier_fetch(x, reader, 3), 0);
+    reader->ops->destroy(reader);
+    assert_true(exists(temporary));
+    assert_true(exists(segment_path(x, 2)));
+    assert_true(exists(segment_path(x, 3)));
+}
+
 /* Somebody empties the folder under a running server. */
 static void test_folder_emptied_while_open(void **state)
 {
@@ -213,6 +235,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
         TEST(test_one_writes_the_other_reads_then_takes_over),
+        TEST(test_who_only_reads_removes_nothing),
         TEST(test_folder_emptied_while_open),
         TEST(test_killed_at_any_moment),
         TEST(test_reading_beside_a_writer_that_dies),
