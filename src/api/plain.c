@@ -39,6 +39,7 @@ static const struct api_refused refused[] = {
     {"logprobs", NEUTRAL_EMPTY, 0},
     {"messages", NEUTRAL_NOTHING, 0},
     {"suffix", NEUTRAL_EMPTY, 0},
+    {"add_special_tokens", NEUTRAL_TRUE, 0},
 };
 
 /* --- the body ------------------------------------------------------------------------------- */
