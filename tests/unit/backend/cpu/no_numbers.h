@@ -12,7 +12,7 @@
 
 /* Tensors that nothing is computed from: of layers that use another's keys and values, of
  * predictions further ahead, of an index that has all positions to pick, for texts of another
- * length. */
+ * length, for pictures. */
 static const char *const unused[] = {"families/gemma3n.f32:blk.[23].attn_[kv]*",
                                      "families/glm4moe.f32:blk.*.nextn.*",
                                      "families/deepseek32.f32:blk.*.nextn.*",
@@ -20,6 +20,7 @@ static const char *const unused[] = {"families/gemma3n.f32:blk.[23].attn_[kv]*",
                                      "families/step35.f32:blk.*.nextn.*",
                                      "families/mimo2.f32:blk.*.nextn.*",
                                      "recurrent/bailingmoe3.f32:blk.*.nextn.*",
+                                     "families/cogvlm.f32:blk.*.vis_*",
                                      "*:rope_factors_*"};
 
 static inline bool is_unused(const char *model, const struct gguf_str *tensor)
