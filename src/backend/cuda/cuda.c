@@ -152,8 +152,10 @@ static enum err plan(const struct model *m,
     struct device_info info;
     *out = NULL;
     if (!cfg->block_tokens || !cfg->max_rows || !cfg->max_seqs || !cfg->max_logit_rows ||
-        (!cfg->n_blocks && !cfg->max_positions))
-        return err_set(e, ERR_INVALID, "a backend needs blocks, rows and sequences");
+        (!cfg->n_blocks && !cfg->max_positions)) {
+        err_set(e, ERR_INVALID, "a backend needs blocks, rows and sequences");
+        return ERR_INVALID; /* as a constant: analysers do not follow err_set */
+    }
     enum err err = cuda_device_open(cfg->device.index, &info, e);
     if (err)
         return err;
