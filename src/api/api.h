@@ -183,6 +183,13 @@ bool api_is_batch_endpoint(const char *path);
 /* Of the query, as it came: the value of `name` into out[cap], as far as there is room; "" if it
  * has none. False: it is not there. */
 bool api_query_get(const struct api_input *in, const char *name, char *out, size_t cap);
+/* Of the query of a list: `order` (else descending), and `limit`, 1 to most, into *n, which is
+ * what it is else. Errors: ERR_INVALID. */
+enum err api_query_page(const struct api_input *in,
+                        uint32_t most,
+                        bool *ascending,
+                        uint32_t *n,
+                        struct err_info *e) WEIR_MUST_USE;
 /* "PREFIX" and 24 random hex digits into id[cap]. */
 void api_new_id(const char *prefix, char *id, size_t cap);
 

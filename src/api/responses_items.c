@@ -119,7 +119,8 @@ enum err responses_keep_items(struct responses *r,
 /* --- the list ------------------------------------------------------------------------------- */
 
 struct page {
-    size_t from, n; /* of the list in its order, or backwards */
+    size_t from; /* of the list in its order, or backwards */
+    uint32_t n;
     bool ascending;
 };
 
@@ -145,25 +146,6 @@ static enum err find_after(const json_t *all,
         }
     }
     return err_invalid(e, "after", "there is no item '%s' in the input", after);
-}
-
-static enum err read_page(const struct api_input *in, struct page *out, struct err_info *e)
-{
-    char text[16];
-    *out = (struct page){.n = DEFAULT_PAGE};
-    if (api_query_get(in, "order", text, sizeof text)) {
-        out->ascending = strcmp(text, "asc") == 0;
-        if (!out->ascending && strcmp(text, "desc") != 0)
-            return err_invalid(e, "order", "'order' must be asc or desc");
-    }
-    if (api_query_get(in, "limit", text, sizeof text)) {
-        char *end;
-        const long n = strtol(text, &end, 10);
-        if (*end || end == text || n < 1 || n > MAX_PAGE)
-            return err_invalid(e, "limit", "'limit' must be from 1 to %d", MAX_PAGE);
-        out->n = (size_t)n;
-    }
-    return OK;
 }
 
 static void put_page(const json_t *all, const struct page *p, struct buf *out)
@@ -195,9 +177,9 @@ enum err api_response_items(struct api_call *c, const struct api_input *in, stru
     const char *at = api_path_after(in->path, "/responses/");
     struct buf kept = {.may_fail = true};
     struct buf *texts[N_KEPT] = {[KEPT_ITEMS] = &kept};
-    struct page page;
+    struct page page = {.n = DEFAULT_PAGE};
     json_error_t je;
-    enum err err = read_page(in, &page, e);
+    enum err err = api_query_page(in, MAX_PAGE, &page.ascending, &page.n, e);
     if (err)
         return err;
     snprintf(id, sizeof id, "%.*s", (int)strcspn(at, "/"), at);

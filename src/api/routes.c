@@ -2,6 +2,7 @@
 #include "api/call.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* What must be there before a route runs. */
@@ -222,6 +223,26 @@ enum err api_query_flag(const struct api_input *in, const char *name, bool *out,
         }
     }
     return err_invalid(e, name, "'%s' in the query must be 1 or true, 0 or false", name);
+}
+
+enum err api_query_page(
+    const struct api_input *in, uint32_t most, bool *ascending, uint32_t *n, struct err_info *e)
+{
+    char text[32];
+    *ascending = false;
+    if (api_query_get(in, "order", text, sizeof text)) {
+        *ascending = strcmp(text, "asc") == 0;
+        if (!*ascending && strcmp(text, "desc") != 0)
+            return err_invalid(e, "order", "'order' must be asc or desc");
+    }
+    if (api_query_get(in, "limit", text, sizeof text)) {
+        char *end;
+        const long limit = strtol(text, &end, 10);
+        if (*end || end == text || limit < 1 || limit > (long)most)
+            return err_invalid(e, "limit", "'limit' must be from 1 to %u", most);
+        *n = (uint32_t)limit;
+    }
+    return OK;
 }
 
 /* "GET, HEAD, POST" of all rows of the path. */

@@ -93,23 +93,9 @@ static enum err parse_page(const struct api_input *in,
                            struct page *out,
                            struct err_info *e)
 {
-    char text[BATCH_ID_BYTES];
     *out = (struct page){.limit = most ? most : DEFAULT_PAGE};
-    most = most ? most : MAX_PAGE;
     (void)api_query_get(in, "after", out->after, sizeof out->after);
-    if (api_query_get(in, "order", text, sizeof text)) {
-        out->ascending = strcmp(text, "asc") == 0;
-        if (!out->ascending && strcmp(text, "desc") != 0)
-            return err_invalid(e, "order", "'order' must be asc or desc");
-    }
-    if (api_query_get(in, "limit", text, sizeof text)) {
-        char *end;
-        long limit = strtol(text, &end, 10);
-        if (*end || end == text || limit < 1 || limit > (long)most)
-            return err_invalid(e, "limit", "'limit' must be from 1 to %u", most);
-        out->limit = (uint32_t)limit;
-    }
-    return OK;
+    return api_query_page(in, most ? most : MAX_PAGE, &out->ascending, &out->limit, e);
 }
 
 /* Takes data. */
