@@ -29,18 +29,20 @@ struct scales {
 
 struct beside {
     const uint8_t *panel, *w; /* its group's weights */
+    size_t at;                /* which group of `panel` it is */
     struct head head;
 };
 
-/* The panels of sum v and of those beside it, at group i, as `of`, and h, the part of their
- * columns; head_i: where the group's head begins. */
-#define BESIDE_AT(name, v, i, head_i)                                                              \
+/* The panels of sum v and of those beside it, at group i of `from`, as `of`, and h, the part of
+ * their columns; head_i: where the group's head begins. */
+#define BESIDE_AT(name, v, from, i, head_i)                                                        \
     const int h = begin + (v) % at_once;                                                           \
     struct beside of[2];                                                                           \
     EACH_BESIDE                                                                                    \
     {                                                                                              \
-        of[u].panel = panels + ((v) / at_once + u) * j->panel_bytes;                               \
-        of[u].w = weights_##name(of[u].panel, i);                                                  \
+        of[u].panel = (from) + ((v) / at_once + u) * j->panel_bytes;                               \
+        of[u].at = (i);                                                                            \
+        of[u].w = weights_##name(of[u].panel, of[u].at);                                           \
         of[u].head = head_##name(of[u].panel, head_i, h * VL);                                     \
     }
 
@@ -59,8 +61,12 @@ struct beside {
             }                                                                                      \
             EACH_ROW                                                                               \
             {                                                                                      \
-                const int32_t a = Q4(g, m);                                                        \
-                EACH_BESIDE s[m][u] = dot(s[m][u], wv[u], a);                                      \
+                if (beside == 1) {                                                                 \
+                    s[m][0] = dot##_at(s[m][0], wv[0], Q4_AT(g, m));                               \
+                } else {                                                                           \
+                    const int32_t a = load_i32(Q4_AT(g, m));                                       \
+                    EACH_BESIDE s[m][u] = dot(s[m][u], wv[u], a);                                  \
+                }                                                                                  \
             }                                                                                      \
         }                                                                                          \
     }
@@ -69,7 +75,7 @@ struct beside {
  * are integers, super_scales. */
 #define SCALES_BESIDE(name, kind)                                                                  \
     struct kind scales[2];                                                                         \
-    EACH_BESIDE scales[u] = scales_##name(of[u].head, of[u].panel, i, h * VL);
+    EACH_BESIDE scales[u] = scales_##name(of[u].head, of[u].panel, of[u].at, h * VL);
 
 #define WIDE_PLUS_128_FEW(name)                                                                    \
     {                                                                                              \
@@ -176,18 +182,26 @@ struct beside {
         const uint8_t *panels = j->panels + p0 * j->panel_bytes;                                   \
         FEW_SUMS;                                                                                  \
         const int beside = BESIDE_OF(M, P);                                                        \
+        const uint32_t turn = LONE && PER_##name == 1 ? LONE_TURN : 1;                             \
         for (int begin = 0; begin < PARTS; begin += at_once) {                                     \
             ASK_AHEAD(name)                                                                        \
             vf acc[LINEAR_M][4 * PARTS_AT_ONCE(1)];                                                \
             EACH_ROW EACH_FEW_SUM acc[m][v] = vf_zero();                                           \
-            for (uint32_t first = 0; first < n_blocks; first += PER_##name) {                      \
-                for (uint32_t i = first; i < first + PER_##name; i++) {                            \
-                    UNROLL for (int v = 0; v < n_sums; v += beside)                                \
+            for (size_t first = 0; first < n_blocks; first += PER_##name * turn) {                 \
+                const uint8_t *from = turn > 1 ? TURN_AT(name, first) : panels;                    \
+                for (size_t i0 = first; i0 < first + PER_##name * turn; i0 += turn) {              \
+                    UNROLL for (uint32_t nth = 0; nth < turn; nth++)                               \
                     {                                                                              \
-                        BESIDE_AT(name, v, i, first)                                               \
-                        ASK_FROM(name, of[0].panel, i)                                             \
-                        ACT_ANEW                                                                   \
-                        kind##_FEW(name)                                                           \
+                        const size_t i = i0 + nth;                                                 \
+                        if (nth > 0 && i == n_blocks)                                              \
+                            break;                                                                 \
+                        UNROLL for (int v = 0; v < n_sums; v += beside)                            \
+                        {                                                                          \
+                            BESIDE_AT(name, v, from, turn > 1 ? nth : i, first)                    \
+                            ASK_FROM(name, of[0], i)                                               \
+                            ACT_ANEW                                                               \
+                            kind##_FEW(name)                                                       \
+                        }                                                                          \
                     }                                                                              \
                 }                                                                                  \
             }                                                                                      \

@@ -59,16 +59,21 @@
         j, row + m, (p0 + v / at_once) * PANEL_COLS + (begin + v % at_once) * VL, sums[m][v]);
 
 /* Packed activations of row `row` + m; those that lie in tiles are at [m / T] tiles further, lane
- * m % T, T = job's act_lanes. A lone row may lie anywhere in its tile, several begin one. Q4: word
- * g of group i of ROWS_AT. The addresses of more than four rows are made of two and of strides, as
- * a processor adds them up in a load: a compiler that knew how they hang together would keep each,
- * most of them in memory. */
+ * m % T, T = job's act_lanes. A lone row may lie anywhere in its tile, several begin one. Q4_AT:
+ * word g of group i of ROWS_AT. The addresses of more than four rows are made of two and of
+ * strides, as a processor adds them up in a load: a compiler that knew how they hang together would
+ * keep each, most of them in memory. */
 #define ROWS_AT(i)                                                                                 \
     const int8_t *at_0 = q + (size_t)(i)*32, *at_4 = at_0 + 4 * q_stride;                          \
     if (M > 4)                                                                                     \
         __asm__("" : "+r"(at_0), "+r"(at_4), "+r"(stride), "+r"(stride_3));
 #define ROW_AT(m) (((m) < 4 ? at_0 : at_4) + ((m) % 4 == 3 ? stride_3 : (m) % 4 * stride))
-#define Q4(g, m) load_i32(ROW_AT(m) + (g)*4)
+#define Q4_AT(g, m) (ROW_AT(m) + (g)*4)
+#ifndef VI_DOT_AT
+#define vi_dot_at(acc, w, at) vi_dot((acc), (w), load_i32(at))
+#define vi_dot128_at(acc, w, at) vi_dot128((acc), (w), load_i32(at))
+#define vn_dot_at(acc, w, at) vn_dot((acc), (w), load_i32(at))
+#endif
 #define ACT_AT(i, m) ((size_t)((m) / T) * b_tile + (size_t)(i)*T + (m) % T)
 #define ACT_BLOCK(i, m) (&blocks[ACT_AT(i, m)])
 #define ACT_HALVES(i, m) (&halves[ACT_AT(i, m)])
@@ -92,23 +97,34 @@
     PART_BYTES_##name = TILE_K / (k) * ((bytes) + (line)),
 enum { CPU_FORMATS(PART_BYTES) };
 
+/* A row alone that meets one panel after the other does nothing but wait for memory, which is asked
+ * for as far ahead as a processor's windows of instructions and of arithmetic reach. So few of
+ * either are best, and addresses that are made of nothing: what lies a constant away from where a
+ * turn of groups begins. */
+#define LONE (M == 1 && P == 1)
+enum { LONE_TURN = 4 /* groups of formats that have no heads */, LONE_AHEAD = 6144 };
+#define TURN_AT(name, i)                                                                           \
+    (panels + (size_t)((i) / LONE_TURN) * (PART_BYTES_##name * LONE_TURN / (TILE_K / 32)))
+
 /* The first rows to meet P panels bring them from memory. Not every processor looks far enough
  * ahead by itself, none with several rows to a weight: so group i asks for the lines that are
  * `ahead` groups later, its even share of those of TILE_K, in the panel P further where this one
- * ends. Past the last panel a prefetch does no harm. One panel alone is asked for twice as far
- * ahead, for it passes as much sooner. Who is to ask for nothing asks for what he reads. */
+ * ends. Past the last panel a prefetch does no harm. Who is to ask for nothing asks for what he
+ * reads. One panel alone passes as much sooner, and is asked for further ahead; but where its bytes
+ * are taken as they are, a vector of 64 looks far enough, and requests are in its way. */
 #define ASK_AHEAD(name)                                                                            \
-    const uint32_t ahead_bytes = j->prefetch * (P == 1 ? 2 : 1);                                   \
     const uint32_t ahead = begin == 0 && row == j->first_row                                       \
-                               ? ahead_bytes / (uint32_t)(PART_BYTES_##name / (TILE_K / 32))       \
+                               ? j->prefetch / (uint32_t)(PART_BYTES_##name / (TILE_K / 32))       \
                                : 0;                                                                \
+    const bool ask_none = LONE && VL == 16 && PART_BYTES_##name >= TILE_K * PANEL_COLS;            \
     const int ask_all = (PART_BYTES_##name / 64 + TILE_K / 32 - 1) / (TILE_K / 32);
-#define ASK_FROM(name, panel, i)                                                                   \
-    const int ask_lines = h == begin ? ask_all : 0;                                                \
-    const uint8_t *ask = (panel);                                                                  \
-    {                                                                                              \
+#define ASK_FROM(name, of, i)                                                                      \
+    const int ask_lines = h == begin && !ask_none ? ask_all : 0;                                   \
+    const uint8_t *ask = LONE ? (of).w + LONE_AHEAD : (of).panel;                                  \
+    if (!LONE) {                                                                                   \
         const bool next_ = (i) + ahead >= n_blocks;                                                \
-        const uint32_t g_ = (i) + ahead - (next_ ? n_blocks : 0), in_part_ = g_ % (TILE_K / 32);   \
+        const uint32_t g_ = (uint32_t)(i) + ahead - (next_ ? n_blocks : 0);                        \
+        const uint32_t in_part_ = g_ % (TILE_K / 32);                                              \
         ask += next_ ? P * j->panel_bytes : 0;                                                     \
         ask += (size_t)(g_ / (TILE_K / 32)) * PART_BYTES_##name;                                   \
         ask += in_part_ * (PART_BYTES_##name / 64) / (TILE_K / 32) * 64;                           \
@@ -281,59 +297,51 @@ enum { NEAR_PANELS = 4, NEAR_BYTES = 512 * 1024 };
  * done to a weight takes longer than to read it (grids, TQ, Q1_0, Q2_0). */
 #define PANELS_AT_ONCE(m) ((m) <= 2 ? 4 : 2)
 #define ONE_AT_ONCE (j->tuning == TUNED_ZEN5)
-#define FEW(name, m, t) linear_##name(j, p, row, (m), (t), PANELS_AT_ONCE(m))
+
+/* A function for each number of rows. As one, they had so many addresses that a compiler kept some
+ * in vector registers, and what comes from there waits behind all the arithmetic that waits for
+ * memory: so it was asked for less of it at a time. Where many sums go is asked for; fewer were no
+ * faster for it. */
+#define DEFINE_FEW(attribute, name, m)                                                             \
+    attribute NOT_INLINE static void few_##m##_##name(                                             \
+        const struct linear_job *j, uint32_t p, uint32_t row)                                      \
+    {                                                                                              \
+        if ((m) > 4)                                                                               \
+            linear_ask_out(j, row, (m), p, PANELS_AT_ONCE(m));                                     \
+        linear_##name(j, p, row, (m), (m) == 1 ? (int)j->act_lanes : ACT_TILE, PANELS_AT_ONCE(m)); \
+    }
+#define CASE_FEW(attribute, name, m)                                                               \
+    case m:                                                                                        \
+        few_##m##_##name(j, p, row);                                                               \
+        break;
 
 #if LINEAR_M == 8
-/* Many sums: where they go is asked for. Fewer were no faster for it. */
-#define FEW_ASK(name, m)                                                                           \
-    linear_ask_out(j, row, (m), p, PANELS_AT_ONCE(m));                                             \
-    FEW(name, m, ACT_TILE)
-#define MORE_CASES(name)                                                                           \
-    case 5:                                                                                        \
-        FEW_ASK(name, 5);                                                                          \
-        break;                                                                                     \
-    case 6:                                                                                        \
-        FEW_ASK(name, 6);                                                                          \
-        break;                                                                                     \
-    case 7:                                                                                        \
-        FEW_ASK(name, 7);                                                                          \
-        break;                                                                                     \
-    case 8:                                                                                        \
-        FEW_ASK(name, 8);                                                                          \
-        break;
+#define MORE_ROWS(X, attribute, name)                                                              \
+    X(attribute, name, 5) X(attribute, name, 6) X(attribute, name, 7) X(attribute, name, 8)
 #else
-#define MORE_CASES(name)
+#define MORE_ROWS(X, attribute, name)
 #endif
-#define NO_MORE_CASES(name)
-
-#define SWITCH_ROWS(name, rows, MORE)                                                              \
-    switch (rows) {                                                                                \
-    case 1:                                                                                        \
-        FEW(name, 1, (int)j->act_lanes);                                                           \
-        break;                                                                                     \
-    case 2:                                                                                        \
-        FEW(name, 2, ACT_TILE);                                                                    \
-        break;                                                                                     \
-    case 3:                                                                                        \
-        FEW(name, 3, ACT_TILE);                                                                    \
-        break;                                                                                     \
-    case 4:                                                                                        \
-        FEW(name, 4, ACT_TILE);                                                                    \
-        break;                                                                                     \
-        MORE(name)                                                                                 \
-    }
+#define NO_MORE_ROWS(X, attribute, name)
+#define EACH_FEW(X, attribute, name, MORE)                                                         \
+    X(attribute, name, 1)                                                                          \
+    X(attribute, name, 2) X(attribute, name, 3) X(attribute, name, 4) MORE(X, attribute, name)
 
 /* Panels that are left over meet one row after the other. */
 #define DEFINE_LEFT_OVER(attribute, name)                                                          \
-    attribute static void left_over_##name(const struct linear_job *j, uint32_t p, uint32_t row)   \
+    attribute NOT_INLINE static void left_over_##name(                                             \
+        const struct linear_job *j, uint32_t p, uint32_t row)                                      \
     {                                                                                              \
-        linear_##name(j, p, row, 1, (int)j->act_lanes, 1);                                         \
+        if (j->act_lanes == 1)                                                                     \
+            linear_##name(j, p, row, 1, 1, 1);                                                     \
+        else                                                                                       \
+            linear_##name(j, p, row, 1, ACT_TILE, 1);                                              \
     }
 
 /* All rows meet linear_NAME, up to LINEAR_M at a time. lone: whether a lone row takes one panel
  * after the other. */
 #define DEFINE_MEET(attribute, name, lone, MORE)                                                   \
     DEFINE_LEFT_OVER(attribute, name)                                                              \
+    EACH_FEW(DEFINE_FEW, attribute, name, MORE)                                                    \
     attribute static void meet_##name(const struct linear_job *j)                                  \
     {                                                                                              \
         const uint32_t near = NEAR_OF(j);                                                          \
@@ -342,10 +350,14 @@ enum { NEAR_PANELS = 4, NEAR_BYTES = 512 * 1024 };
             EACH_TILE                                                                              \
             {                                                                                      \
                 const uint32_t rows = left < LINEAR_M ? left : LINEAR_M;                           \
-                const uint32_t n = rows == 1 && (lone) ? UINT32_MAX : PANELS_AT_ONCE(rows);        \
+                const uint32_t n =                                                                 \
+                    rows == 1 && (lone) && ONE_AT_ONCE ? UINT32_MAX : PANELS_AT_ONCE(rows);        \
                 uint32_t p = begin;                                                                \
-                for (; n <= end - p; p += n)                                                       \
-                    SWITCH_ROWS(name, rows, MORE)                                                  \
+                for (; n <= end - p; p += n) {                                                     \
+                    switch (rows) {                                                                \
+                        EACH_FEW(CASE_FEW, attribute, name, MORE)                                  \
+                    }                                                                              \
+                }                                                                                  \
                 for (; p < end; p++) {                                                             \
                     for (uint32_t m = 0; m < rows; m++)                                            \
                         left_over_##name(j, p, row + m);                                           \
@@ -355,9 +367,10 @@ enum { NEAR_PANELS = 4, NEAR_BYTES = 512 * 1024 };
     }
 
 /* few: a number of rows, above. */
-#define DEFINE_RUN(attribute, name, few, lone) DEFINE_RUN_OF(attribute, name, few, lone, MORE_CASES)
+#define DEFINE_RUN(attribute, name, few, lone) DEFINE_RUN_OF(attribute, name, few, lone, MORE_ROWS)
 #define DEFINE_RUN_OF(attribute, name, few, lone, MORE)                                            \
     NOTE_FEW(name, few)                                                                            \
+    enum { LONE_##name = (lone) };                                                                 \
     DEFINE_MEET(attribute, name, lone, MORE)                                                       \
     attribute static void run_##name(const struct linear_job *j)                                   \
     {                                                                                              \
@@ -369,9 +382,9 @@ enum { NEAR_PANELS = 4, NEAR_BYTES = 512 * 1024 };
 
 /* run_NAME of weights that are simple to take apart, usual, or costly; CHAIN: costly ones whose sum
  * is a chain. */
-#define RUN_SIMPLE(name) DEFINE_RUN(, name, FEW_SIMPLE, ONE_AT_ONCE)
-#define RUN_USUAL(name) DEFINE_RUN(, name, FEW_ROWS, ONE_AT_ONCE)
-#define RUN_COSTLY(name) DEFINE_RUN(, name, FEW_COSTLY, ONE_AT_ONCE)
+#define RUN_SIMPLE(name) DEFINE_RUN(, name, FEW_SIMPLE, true)
+#define RUN_USUAL(name) DEFINE_RUN(, name, FEW_ROWS, true)
+#define RUN_COSTLY(name) DEFINE_RUN(, name, FEW_COSTLY, true)
 #define RUN_CHAIN(name) DEFINE_RUN(, name, FEW_COSTLY, false)
 
 /* What is taken apart by lookups is widened sooner, and has no kernels for more rows: a copy for
@@ -379,6 +392,7 @@ enum { NEAR_PANELS = 4, NEAR_BYTES = 512 * 1024 };
  * as they come, with AVX2 a row alone, which in plain C other rare formats do, too. */
 #define RUN_ALONE(name)                                                                            \
     NOTE_FEW(name, ALONE_ROWS)                                                                     \
+    enum { LONE_##name = false };                                                                  \
     DEFINE_LEFT_OVER(, name)                                                                       \
     static void run_##name(const struct linear_job *j)                                             \
     {                                                                                              \
@@ -406,7 +420,7 @@ enum { NEAR_PANELS = 4, NEAR_BYTES = 512 * 1024 };
 #define RUN_RARE(name) DEFINE_RUN(, name, FEW_RARE, false)
 #endif
 #if VL == 16
-#define RUN_GRID(name) DEFINE_RUN_OF(, name, 4, false, NO_MORE_CASES)
+#define RUN_GRID(name) DEFINE_RUN_OF(, name, 4, false, NO_MORE_ROWS)
 #else
 #define RUN_GRID RUN_ALONE
 #endif

@@ -137,7 +137,7 @@ INLINE vi two_words(vi low, vi high)
             vf kept[LINEAR_M][4 * PARTS_AT_ONCE(1)];                                               \
             EACH_ROW EACH_FEW_SUM kept[m][v] = vf_zero();                                          \
             mins##_BEGIN;                                                                          \
-            for (uint32_t first = 0; first < n_blocks; first += SUPER_K / 32) {                    \
+            for (size_t first = 0; first < n_blocks; first += SUPER_K / 32) {                      \
                 UNROLL for (int v0 = 0; v0 < n_sums; v0 += sums_at_once)                           \
                 {                                                                                  \
                     const int v1 = v0 + sums_at_once;                                              \
@@ -148,11 +148,11 @@ INLINE vi two_words(vi low, vi high)
                         t[m][v] = vi_set1(0);                                                      \
                         acc[m][v] = kept[m][v];                                                    \
                     }                                                                              \
-                    for (uint32_t i = first; i < first + SUPER_K / 32; i++) {                      \
+                    for (size_t i = first; i < first + SUPER_K / 32; i++) {                        \
                         UNROLL for (int v = v0; v < v1; v += beside)                               \
                         {                                                                          \
-                            BESIDE_AT(name, v, i, first / 8 * 8)                                   \
-                            ASK_FROM(name, of[0].panel, i)                                         \
+                            BESIDE_AT(name, v, panels, i, first / 8 * 8)                           \
+                            ASK_FROM(name, of[0], i)                                               \
                             kind##_FEW(name) mins##_GROUP;                                         \
                         }                                                                          \
                     }                                                                              \

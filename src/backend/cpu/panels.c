@@ -93,6 +93,13 @@ enum err cpu_check_panels(const struct cpu_backend *b, struct err_info *e)
     return OK;
 }
 
+/* Panels that so few rows of the phase read side by side. */
+static uint32_t n_streams(const struct cpu_backend *b, const struct phase *p, uint32_t n_rows)
+{
+    const bool one = b->kernels->lone_one[b->matrices[p->first].format];
+    return n_rows == 1 && one && cpu_kernels_tuning() == TUNED_ZEN5 ? 1 : STREAM_PANELS;
+}
+
 uint32_t cpu_divide_panels(const struct cpu_backend *b, struct phase *p, uint32_t n_rows)
 {
     const uint32_t n_workers = pool_size(b->pool), passes = n_passes(n_rows);
@@ -101,6 +108,8 @@ uint32_t cpu_divide_panels(const struct cpu_backend *b, struct phase *p, uint32_
     p->chunk = cpu_panel_chunk(b, p, passes, n_workers);
     const uint32_t least = n_rows <= STREAM_ROWS ? STREAM_PANELS : PAIR_PANELS;
     p->chunk = p->chunk < least ? least : p->chunk;
+    if (n_streams(b, p, n_rows) == 1)
+        p->chunk = 1; /* so nobody waits long for the last piece */
     /* In pairs three are taken at a time. A phase whose first matrix is and others are not, or the
      * other way round, leaves more over. */
     const unsigned kinds = b->kernels->act_kinds[b->matrices[p->first].format];
@@ -201,8 +210,9 @@ void cpu_run_panels(struct cpu_backend *b, const struct phase *p, uint32_t worke
     }
 }
 
-/* The beginning of its own share, some lines of each of the panels that are read side by side. That
- * is for steps of one pass: in others it lies elsewhere, but those do not wait for memory. */
+/* The beginning of its own share, some lines of each of the panels that are read side by side, or
+ * one behind the other. That is for steps of one pass: in others it lies elsewhere, but those do
+ * not wait for memory. */
 bool cpu_ask_ahead(void *backend, uint32_t phase, uint32_t look, uint32_t worker)
 {
     const struct cpu_backend *b = backend;
@@ -210,18 +220,21 @@ bool cpu_ask_ahead(void *backend, uint32_t phase, uint32_t look, uint32_t worker
     while (p < end &&
            (p->kind != PHASE_LINEAR || !pool_has_items(b->pool, (uint32_t)(p - b->phases))))
         p++;
-    const size_t at = (size_t)look * ASK_BYTES;
-    if (p == end || at >= MAX_ASK_BYTES)
+    if (p == end)
+        return false;
+    const uint32_t n = n_streams(b, p, cpu_phase_rows(b, p)), longer = STREAM_PANELS / n;
+    const size_t step = (size_t)longer * ASK_BYTES, at = look * step;
+    if (at >= (size_t)longer * MAX_ASK_BYTES)
         return false;
     const struct matrix *x = &b->matrices[p->first];
     uint32_t panel = share_begin(p->n_panels, worker, pool_size(b->pool));
     for (; panel >= x->n_panels; x++)
         panel -= x->n_panels;
-    if (at >= x->panel_bytes)
+    if (at >= x->panel_bytes * (n == 1 ? x->n_panels - panel : 1))
         return false;
     const uint8_t *from = x->panels + panel * x->panel_bytes + at;
-    for (uint32_t i = 0; i < STREAM_PANELS && panel + i < x->n_panels; i++) {
-        for (uint32_t l = 0; l < ASK_BYTES; l += 64)
+    for (uint32_t i = 0; i < n && panel + i < x->n_panels; i++) {
+        for (size_t l = 0; l < step; l += 64)
             __builtin_prefetch(from + i * x->panel_bytes + l, 0, 2);
     }
     return true;

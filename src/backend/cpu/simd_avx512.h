@@ -270,6 +270,16 @@ INLINE void pairs_of_row(const int8_t *x, int32_t *first, int32_t *second)
 #define vi_begin128(n128) _mm512_set1_epi32(n128)
 #define vi_dot128(acc, w, a4) vi_dot((acc), (w), (a4))
 
+/* vi_dot of the four bytes at `at`, in one instruction, where a compiler makes two. */
+#define VI_DOT_AT
+INLINE vi vi_dot_at(vi acc, vb w, const int8_t *at)
+{
+    __asm__("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(acc) : "v"(w), "m"(*(const int8_t(*)[4])at));
+    return acc;
+}
+#define vi_dot128_at vi_dot_at
+#define vn_dot_at vi_dot_at
+
 /* For bytes up to 15, summed over 32 of K. */
 typedef vi vn;
 #define VN_MAX 255 /* bytes, of which vn sums 32 of K */

@@ -20,7 +20,7 @@ enum {
     MAX_WORKERS = 5,
     PANEL_BYTES = 64,
     N_CASES = 40,
-    MAX_PIECES = 100,
+    MAX_PIECES = 300,
 };
 
 /* What the kernel saw; panels count over all matrices of all phases. */
