@@ -77,25 +77,33 @@ static void choose(
         guide_release(eng->guide, &mask, &job->chosen);
 }
 
-/* One row's token. Any worker, each row once. */
-static void do_job(void *ctx, uint32_t i, uint32_t worker)
+/* One row's token. */
+static void do_job(struct engine *eng,
+                   const struct step_batch *s,
+                   struct sample_job *job,
+                   struct request *r,
+                   uint32_t worker)
 {
-    const struct work *w = ctx;
-    struct engine *eng = w->eng;
-    struct sample_job *job = &w->s->jobs[i];
-    struct request *r = w->s->items[job->item].r;
-    if (!r)
-        return;
     if (job->device_job != STEP_NONE)
-        job->chosen = w->s->chosen[job->device_job];
+        job->chosen = s->chosen[job->device_job];
     else
-        choose(eng, job, r, logits_of(eng, w->s, job->host_row), worker);
+        choose(eng, job, r, logits_of(eng, s, job->host_row), worker);
     if (r->params.logprobs && !r->params.sampled_logprobs && job->chosen >= 0)
-        job->logprob = sample_logprobs(logits_of(eng, w->s, job->host_row),
+        job->logprob = sample_logprobs(logits_of(eng, s, job->host_row),
                                        eng->model->hp.n_vocab,
                                        job->chosen,
                                        r->params.n_top_logprobs,
                                        top_of(r));
+}
+
+/* Any worker, each job once. */
+static void do_nth_job(void *ctx, uint32_t i, uint32_t worker)
+{
+    const struct work *w = ctx;
+    struct sample_job *job = &w->s->jobs[i];
+    struct request *r = w->s->items[job->item].r;
+    if (r)
+        do_job(w->eng, w->s, job, r, worker);
 }
 
 /* Log-probabilities of the prompt tokens that this item's rows predict. */
@@ -285,21 +293,55 @@ static void accept_token(struct engine *eng, struct request *r, const struct sam
     }
 }
 
+/* The rows of a draft, one after the other, as long as the token that was chosen is the one that
+ * the next row was computed for. */
+static void accept_draft(struct engine *eng,
+                         const struct step_batch *s,
+                         const struct sample_job *job)
+{
+    const struct step_item *item = &s->items[job->item];
+    const int32_t *drafted = s->tokens + s->seqs[job->item].first_row + 1;
+    struct sample_job now = *job;
+    uint32_t n_right = 0;
+    for (; item->r && n_right < item->plan.n_draft && now.chosen == drafted[n_right]; n_right++) {
+        struct request *r = item->r;
+        sched_confirm(eng->sched, &r->seq);
+        now.host_row++;
+        do_job(eng, s, &now, r, 0);
+        pthread_mutex_lock(&eng->stats_lock);
+        stats_token(&eng->stats, r, clock_us(), now.chosen >= 0);
+        pthread_mutex_unlock(&eng->stats_lock);
+        accept_token(eng, r, &now);
+    }
+    if (item->r)
+        draft_learn(&item->r->draft, item->plan.n_draft, n_right);
+    pthread_mutex_lock(&eng->stats_lock);
+    eng->stats.drafts++;
+    eng->stats.draft_tokens += item->plan.n_draft;
+    eng->stats.draft_tokens_right += n_right;
+    pthread_mutex_unlock(&eng->stats_lock);
+}
+
 void step_accept(struct engine *eng, struct step_batch *s)
 {
     struct work w = {eng, s};
     if (s->n_host_rows > 0)
-        eng->backend->ops->parallel(eng->backend, s->n_jobs, do_job, &w);
+        eng->backend->ops->parallel(eng->backend, s->n_jobs, do_nth_job, &w);
     else
         for (uint32_t i = 0; i < s->n_jobs; i++)
-            do_job(&w, i, 0);
+            do_nth_job(&w, i, 0);
     const uint64_t now_us = clock_us();
     pthread_mutex_lock(&eng->stats_lock);
     for (uint32_t i = 0; i < s->n_jobs; i++)
         if (s->items[s->jobs[i].item].r)
             stats_token(&eng->stats, s->items[s->jobs[i].item].r, now_us, s->jobs[i].chosen >= 0);
     pthread_mutex_unlock(&eng->stats_lock);
-    for (uint32_t i = 0; i < s->n_jobs; i++)
-        if (s->items[s->jobs[i].item].r)
-            accept_token(eng, s->items[s->jobs[i].item].r, &s->jobs[i]);
+    for (uint32_t i = 0; i < s->n_jobs; i++) {
+        const struct step_item *item = &s->items[s->jobs[i].item];
+        if (!item->r)
+            continue;
+        accept_token(eng, item->r, &s->jobs[i]);
+        if (item->plan.n_draft > 0)
+            accept_draft(eng, s, &s->jobs[i]);
+    }
 }

@@ -62,6 +62,9 @@ static enum err check_config(struct engine *eng, struct err_info *e)
         cfg->block_tokens = 16;
     if (cfg->max_running == 0 || cfg->batch_tokens == 0)
         return err_set(e, ERR_INVALID, "max-running and batch-tokens must be at least 1");
+    if (cfg->n_draft > ENGINE_MAX_DRAFT)
+        return err_set(
+            e, ERR_INVALID, "drafts of %u tokens; at most %d", cfg->n_draft, ENGINE_MAX_DRAFT);
     uint32_t trained = eng->model->hp.n_ctx_train, n_positions = eng->model->hp.n_positions;
     eng->n_ctx = cfg->n_ctx ? cfg->n_ctx : model_default_context(eng->model);
     if (!cfg->n_ctx && eng->n_ctx < trained)
@@ -158,6 +161,10 @@ static enum err create_backend(struct engine *eng, struct err_info *e)
                                 : backend_create(eng->model, &bc, &eng->backend, e);
     if (err == OK) {
         eng->async = eng->backend->ops->async;
+        if (eng->cfg.n_draft > 0 && (eng->async || eng->memory.n_states > 0))
+            log_warn("nothing is drafted: %s",
+                     eng->async ? "the device chooses tokens itself"
+                                : "a model's recurrent layers cannot take back what was wrong");
         err = memory_open(eng, e);
     }
     return err ? err : create_sched(eng, e);

@@ -195,6 +195,8 @@ const struct request_event *request_events(const struct request *r,
                                            uint32_t *n,
                                            uint32_t *n_omitted);
 
+enum { ENGINE_MAX_DRAFT = 7 };
+
 struct engine_config {
     struct device device; /* where the model runs */
     uint32_t n_threads;   /* 0: one a physical core */
@@ -214,15 +216,18 @@ struct engine_config {
     uint32_t batch_window_ms; /* an idle engine waits so long for more than the first request,
                                * unless max_running have come; 0: it does not */
     uint32_t itl_target_ms;   /* a step with decodes aims to last at most this; 0: automatic */
+    uint32_t n_draft; /* tokens guessed ahead (draft.h), at most ENGINE_MAX_DRAFT; 0: none */
     void (*progress)(void *ctx, double fraction);
     void *progress_ctx;
     /* For tests: makes another backend, and has the KV memory walked after every step
-     * (stats.checks; the first error stays). */
+     * (stats.checks; the first error stays), or drafts where so many tokens have stood before; 0:
+     * as usual. */
     enum err (*make_backend)(const struct model *m,
                              const struct backend_config *cfg,
                              struct backend **out,
                              struct err_info *e);
     bool check_always;
+    uint32_t draft_gram;
 };
 struct engine_config engine_config_default(void);
 
@@ -300,8 +305,10 @@ struct engine_stats {
     uint64_t vectors;                              /* texts that became embeddings or scores */
     uint32_t most_tokens;                          /* that a request had, prompt and output */
     uint64_t steps, steps_with_prefill;
-    uint64_t steps_ahead;      /* begun while another was under way */
-    uint64_t rows_dropped;     /* computed for requests that had ended meanwhile */
+    uint64_t steps_ahead;  /* begun while another was under way */
+    uint64_t rows_dropped; /* computed for requests that had ended meanwhile */
+    uint64_t drafts, draft_tokens,
+        draft_tokens_right;    /* computed; of them, those that were chosen */
     uint64_t steps_failed;     /* whose backend gave an error */
     uint64_t step_allocations; /* made inside steps after warm-up; 0 or a bug */
     uint64_t preemptions;

@@ -64,9 +64,10 @@ static bool is_for_device(const struct engine *eng, const struct request *r)
 static void fill_tokens(struct step_batch *s, const struct sched_item *item)
 {
     const struct request *r = item->seq->user;
-    const uint32_t at = s->b.n_rows, unknown = item->first + item->n_rows > item->seq->n_known;
+    const uint32_t at = s->b.n_rows, n = item->n_rows - item->n_draft;
+    const uint32_t unknown = item->first + n > item->seq->n_known;
     const uint32_t n_known = item->n_rows - unknown;
-    assert(item->first + n_known <= item->seq->n_known);
+    assert(item->first + n - unknown <= item->seq->n_known);
     memcpy(s->tokens + at, r->tokens + item->first, n_known * sizeof *s->tokens);
     for (uint32_t i = 0; i < item->n_rows; i++) {
         s->positions[at + i] = item->first + i;
@@ -106,16 +107,17 @@ static void fill_jobs(struct engine *eng, struct step_batch *s, const struct sch
 {
     struct request *r = item->seq->user;
     const uint32_t first = s->b.n_rows, last = first + item->n_rows - 1;
+    const uint32_t chooses = last - item->n_draft;
     const bool all = item->seq->all_logits && item->first < r->n_prompt;
     const bool on_device = is_for_device(eng, r), seen = all || !on_device || r->params.logprobs;
-    for (uint32_t row = all ? first : last; row <= last && (all || samples(item)); row++)
+    for (uint32_t row = all ? first : chooses; row <= last && (all || samples(item)); row++)
         add_logit_row(s, row, seen);
     if (!samples(item))
         return;
     struct sample_job *job = &s->jobs[s->n_jobs++];
     *job = (struct sample_job){.item = s->n_items - 1,
                                .device_job = STEP_NONE,
-                               .host_row = seen ? s->n_host_rows - 1 : STEP_NONE};
+                               .host_row = seen ? s->n_host_rows - 1 - item->n_draft : STEP_NONE};
     if (on_device) {
         fill_device_job(s, item);
         job->device_job = r->device_job;
@@ -149,6 +151,7 @@ void step_fill(struct engine *eng, struct step_batch *s, const struct sched_plan
 {
     s->n_items = s->n_host_rows = s->n_jobs = s->n_devices = s->n_vectors = 0;
     s->n_decodes = plan->n_decodes;
+    s->n_drafts = plan->n_drafts;
     s->host_chooses = false;
     s->b = (struct batch){.tokens = s->tokens,
                           .positions = s->positions,

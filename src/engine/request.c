@@ -149,6 +149,13 @@ static bool take_arrays(struct request *r, const struct request_params *p, uint3
            sample_history_create(&p->sample, n_tokens, n_vocab, &r->history);
 }
 
+/* Are its tokens drafted? Those that a grammar has a say in are not: its masks take their time. */
+static bool drafts(const struct engine *eng, const struct request_params *p)
+{
+    return eng->cfg.n_draft > 0 && !eng->async && eng->memory.n_states == 0 && !p->grammar &&
+           p->output == OUTPUT_TOKENS;
+}
+
 static void copy_params(struct request *r, const struct request_params *p)
 {
     r->params = *p;
@@ -218,7 +225,10 @@ enum err request_create(const struct engine *eng,
     r->n_vector = n_vector;
     r->n_vectors = !n_vector ? 0 : embed_each(eng, p->output) ? n_prompt : 1;
     r->user = user;
-    if (!take_arrays(r, p, engine_model(eng)->hp.n_vocab)) {
+    if (!take_arrays(r, p, engine_model(eng)->hp.n_vocab) ||
+        (drafts(eng, p) && !draft_create(&r->draft,
+                                         n_prompt + max_new,
+                                         eng->cfg.draft_gram ? eng->cfg.draft_gram : DRAFT_GRAM))) {
         request_destroy(r);
         return err_set(
             e, ERR_NOMEM, "no memory for a request of %u + %u tokens", n_prompt, max_new);
@@ -268,6 +278,7 @@ void request_destroy(struct request *r)
     stop_destroy(r->stop);
     sample_history_destroy(r->history);
     grammar_state_destroy(r->grammar);
+    draft_destroy(&r->draft);
     free(r->tokens);
     free(r->out);
     free(r->top);

@@ -6,6 +6,7 @@
 #define WEIR_ENGINE_REQUEST_H
 
 #include "backend/async.h"
+#include "engine/draft.h"
 #include "engine/engine.h"
 #include "engine/stop.h"
 #include "engine/thought.h"
@@ -43,6 +44,7 @@ struct request {
     struct thought thought;
     struct lines lines;
     struct grammar_state *grammar; /* or NULL */
+    struct draft draft;            /* none is made where it has no memory */
     struct request_view now;
     uint64_t n_text_bytes; /* raw bytes of all output tokens */
     bool has_news;         /* on the engine's list of this step */

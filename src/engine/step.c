@@ -29,7 +29,8 @@ static uint32_t row_budget(const struct engine *eng)
 
 static void learn_pace(struct pace *pace, const struct step_batch *s, uint64_t us)
 {
-    struct pace_step p = {.n_decodes = s->n_decodes, .n_prefill = s->b.n_rows - s->n_decodes};
+    const uint32_t n_decodes = s->n_decodes + s->n_drafts; /* rows: a guess costs what any does */
+    struct pace_step p = {.n_decodes = n_decodes, .n_prefill = s->b.n_rows - n_decodes};
     for (uint32_t i = 0; i < s->n_items; i++) {
         const struct sched_item *item = &s->items[i].plan;
         uint64_t n = item->n_rows, attend = n * item->first + n * (n + 1) / 2;
@@ -95,7 +96,7 @@ static void note_step(struct engine *eng, const struct step_batch *s, uint64_t u
     pthread_mutex_lock(&eng->stats_lock);
     eng->step_error.code = OK;
     st->steps++;
-    st->steps_with_prefill += s->b.n_rows > s->n_decodes;
+    st->steps_with_prefill += s->b.n_rows > s->n_decodes + s->n_drafts;
     st->steps_ahead += s->ahead;
     st->rows_dropped += s->n_dropped;
     hist_add(&st->batch_rows, s->b.n_rows);
@@ -125,6 +126,22 @@ static void fail_batch(struct engine *eng, const struct step_batch *s, const str
     }
 }
 
+/* Guess what those who decode will say. */
+static void make_drafts(struct engine *eng)
+{
+    if (eng->cfg.n_draft == 0)
+        return;
+    for (struct request *r = eng->active; r; r = r->next_active) {
+        const uint32_t left = r->max_new - r->now.n_out, n = r->seq.n_known;
+        r->seq.n_draft = 0;
+        if (!r->draft.after || r->seq.slot == SCHED_NO_SLOT || r->now.n_out == 0 ||
+            r->seq.n_computed + 1 != n)
+            continue;
+        const uint32_t most = left - 1 < eng->cfg.n_draft ? left - 1 : eng->cfg.n_draft;
+        r->seq.n_draft = draft_make(&r->draft, r->tokens, n, most);
+    }
+}
+
 /* Plan the next step and hand it over; false if there is nothing to run. A backend that does not
  * run beside the host runs it when it is ended. */
 static bool begin_step(struct engine *eng)
@@ -133,6 +150,7 @@ static bool begin_step(struct engine *eng)
     struct step_batch *s = &eng->steps[(eng->first_step + eng->n_steps) % ASYNC_STEPS];
     s->begin_us = clock_us();
     kv_set_pace(eng->kv, s->begin_us, eng->pace.us_per_row);
+    make_drafts(eng);
     sched_plan_step(eng->sched, row_budget(eng), &plan);
     timeline_planned(eng, &plan, s->begin_us);
     eng->waits_for_tier = plan.waits_for_tier;

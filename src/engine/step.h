@@ -43,6 +43,7 @@ struct sample_job {
 struct step_batch {
     struct step_item *items; /* [n_items] of max_running */
     uint32_t n_items, n_decodes;
+    uint32_t n_drafts;         /* rows of decodes that are guesses */
     int32_t *tokens;           /* [max_rows] */
     int32_t *token_from;       /* [max_rows] (async.h) */
     uint32_t *positions;       /* [max_rows] */

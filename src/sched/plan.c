@@ -47,25 +47,54 @@ static void add_item(struct sched *s, struct sched_plan *plan, struct sched_seq 
     plan->n_rows += n;
 }
 
-static void plan_decodes(struct sched *s, struct sched_plan *plan)
-{
-    for (uint32_t i = 0; i < s->n_running; i++)
-        if (sched_is_decode(s->running[i]))
-            add_item(s, plan, s->running[i], 1);
-    plan->n_decodes = plan->n_items;
-}
-
-static bool can_prefill(const struct sched_seq *seq)
-{
-    return sched_is_prefill(seq) && sched_is_ready(seq);
-}
-
 static uint32_t count_decodes(const struct sched *s)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < s->n_running; i++)
         n += sched_is_decode(s->running[i]);
     return n;
+}
+
+/* The item's draft, as far as the blocks go that it has anyway. */
+static void add_draft(struct sched *s, struct sched_plan *plan, uint32_t most)
+{
+    struct sched_item *item = &s->items[plan->n_items - 1];
+    const struct sched_seq *seq = item->seq;
+    const uint32_t end = seq->table.n_blocks * kv_block_tokens(s->kv);
+    uint32_t n = min_u32(seq->n_draft, most);
+    n = min_u32(n, end - item->first - item->n_rows);
+    item->n_draft = n;
+    item->n_rows += n;
+    plan->n_rows += n;
+    plan->n_drafts += n;
+}
+
+/* Rows of drafts for each decode: none beside prompts, which need the step's rows themselves. */
+static uint32_t draft_rows(const struct sched *s, uint32_t n_decodes)
+{
+    const uint32_t most =
+        min_u32(SCHED_DRAFT_ROWS, min_u32(s->cfg.max_rows, s->cfg.max_logit_rows));
+    return n_decodes == s->n_running && n_decodes > 0 ? most / n_decodes - (most >= n_decodes) : 0;
+}
+
+static void plan_decodes(struct sched *s, struct sched_plan *plan)
+{
+    const uint32_t n_drafts = draft_rows(s, count_decodes(s));
+    for (uint32_t i = 0; i < s->n_running; i++) {
+        struct sched_seq *seq = s->running[i];
+        const uint32_t n_items = plan->n_items;
+        if (!sched_is_decode(seq))
+            continue;
+        add_item(s, plan, seq, 1);
+        if (n_drafts > 0 && seq->n_draft > 0 && plan->n_items > n_items)
+            add_draft(s, plan, n_drafts);
+    }
+    plan->n_decodes = plan->n_items;
+}
+
+static bool can_prefill(const struct sched_seq *seq)
+{
+    return sched_is_prefill(seq) && sched_is_ready(seq);
 }
 
 /* One that is at its prompt, and decodes more than once then. */

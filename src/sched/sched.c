@@ -225,7 +225,7 @@ enum err sched_add(struct sched *s, struct sched_seq *seq, struct err_info *e)
     seq->serial = s->next_serial++;
     seq->rank = (int64_t)seq->serial - (int64_t)seq->priority * SCHED_PRIORITY_PLACES;
     seq->n_computed = seq->n_cached = seq->n_preempted = 0;
-    seq->n_ahead = seq->n_expected = 0;
+    seq->n_ahead = seq->n_expected = seq->n_draft = 0;
     seq->n_known = seq->n_prompt;
     seq->table = (struct kv_table){0};
     seq->fetching = false;
@@ -240,16 +240,26 @@ enum err sched_add(struct sched *s, struct sched_seq *seq, struct err_info *e)
 void sched_computed(struct sched *s, const struct sched_item *item)
 {
     struct sched_seq *seq = item->seq;
+    const uint32_t n_rows = item->n_rows - item->n_draft;
     assert(seq->slot != SCHED_NO_SLOT && item->first == seq->n_computed);
-    assert(item->n_rows <= seq->n_ahead);
+    assert(n_rows <= seq->n_ahead);
     bool prefill = sched_computes_known(seq);
-    seq->n_computed = item->first + item->n_rows;
-    seq->n_ahead -= item->n_rows;
+    seq->n_computed = item->first + n_rows;
+    seq->n_ahead -= n_rows;
     assert(seq->n_computed <= seq->n_known);
-    sched_charge_rows(s, seq, item->n_rows);
+    sched_charge_rows(s, seq, n_rows);
     if (prefill && sched_looks(seq))
-        kv_count_misses(s->kv, item->n_rows);
+        kv_count_misses(s->kv, n_rows);
     kv_publish(s->kv, &seq->table, seq->n_computed, prefill);
+}
+
+void sched_confirm(struct sched *s, struct sched_seq *seq)
+{
+    assert(seq->slot != SCHED_NO_SLOT && seq->n_ahead == 0);
+    assert(seq->n_computed + 1 == seq->n_known);
+    seq->n_computed++;
+    sched_charge_rows(s, seq, 1);
+    kv_publish(s->kv, &seq->table, seq->n_computed, false);
 }
 
 void sched_append(struct sched_seq *seq)

@@ -88,6 +88,10 @@ struct sched_seq {
     int32_t priority; /* higher goes first */
     uint32_t tenant;  /* whose it is: any number; tenants take turns */
     struct kv_key space;
+    /* Guesses of what follows, in tokens[n_known ..], set before a step is planned; the scheduler
+     * may take some of them into a step, all of whose sequences decode. Not where steps are planned
+     * ahead, nor in models with states, which cannot be taken back. */
+    uint32_t n_draft;
     /* filled by the scheduler */
     int64_t rank; /* lower goes first */
     uint64_t serial;
@@ -118,14 +122,16 @@ struct sched_item {
     struct sched_seq *seq;
     uint32_t first;
     uint32_t n_rows;
-    bool samples; /* the last row's logits choose the next token */
+    uint32_t n_draft; /* of them, the last: nobody counts on what they store (sched_confirm) */
+    bool samples;     /* the last row's logits, but for drafts, choose the next token */
 };
 
 struct sched_plan {
     const struct sched_item *items; /* [n_items], decodes first */
     uint32_t n_items;
     uint32_t n_rows;
-    uint32_t n_decodes;
+    uint32_t n_decodes;   /* items */
+    uint32_t n_drafts;    /* rows, of decodes */
     uint32_t n_preempted; /* sequences that went back to the queue */
     bool waits_for_tier;  /* some sequence does */
     /* Somebody must be preempted, and steps are under way: plan again when they have ended, not
@@ -175,6 +181,9 @@ void sched_plan_step(struct sched *s, uint32_t row_budget, struct sched_plan *ou
 /* The step ran: an item's rows are stored now, and others may find them. Of one sequence's items,
  * the one planned first comes first, and the token it chose before the next. */
 void sched_computed(struct sched *s, const struct sched_item *item);
+/* The token that was chosen is the next of the item's draft: what that one's row stored is stored.
+ */
+void sched_confirm(struct sched *s, struct sched_seq *seq);
 /* A token was chosen: the sequence is one longer and decodes in the next step. */
 void sched_append(struct sched_seq *seq);
 /* Take it out, waiting or running; its slot is free at once, and its blocks are free or cached,

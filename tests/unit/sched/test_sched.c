@@ -419,6 +419,51 @@ static void test_a_rest_that_fits_is_not_cut(void **state)
     assert_int_equal(a->n_known, 251);
 }
 
+/* Drafts fill up the rows that cost little, as far as the blocks go that are there anyway; beside
+ * prompts there are none. What was right counts as stored, and nothing else. */
+static void test_drafts(void **state)
+{
+    struct fixture *f = start(state, default_config(), 64);
+    struct sched_seq *a = add(f, 20, 100), *b = add(f, 10, 100);
+    step(f, 256);
+    a->n_draft = 7;
+    step(f, 256);
+    assert_int_equal(f->plan.n_items, 2);
+    assert_int_equal(f->plan.n_drafts, 3); /* two of eight rows are their newest tokens */
+    assert_int_equal(rows_of(f, a), 4);
+    assert_int_equal(rows_of(f, b), 1);
+    assert_int_equal(a->n_computed, 21);
+    sched_remove(f->sched, b);
+
+    sched_plan_step(f->sched, 256, &f->plan);
+    check(f);
+    assert_int_equal(f->plan.items[0].n_rows, 8);
+    assert_int_equal(f->plan.items[0].n_draft, 7);
+    assert_int_equal(f->plan.n_drafts, 7);
+    sched_computed(f->sched, &f->plan.items[0]);
+    sched_append(a);
+    for (int i = 0; i < 3; i++) {
+        sched_confirm(f->sched, a);
+        check(f);
+        sched_append(a);
+        check(f);
+    }
+    assert_int_equal(a->n_computed, 25);
+    assert_int_equal(a->n_known, 26);
+
+    while (a->n_computed < 29)
+        step(f, 256);
+    step(f, 256); /* position 29: two more end the block */
+    assert_int_equal(rows_of(f, a), 3);
+    assert_int_equal(a->table.n_blocks, 2);
+
+    struct sched_seq *c = add(f, 40, 50);
+    step(f, 256);
+    assert_int_equal(rows_of(f, c), 40);
+    assert_int_equal(rows_of(f, a), 1);
+    assert_int_equal(f->plan.n_drafts, 0);
+}
+
 static void test_destroy_lets_go_of_all(void **state)
 {
     struct fixture *f = start(state, default_config(), 100);
@@ -478,6 +523,7 @@ int main(void)
         TEST(test_is_removed_once),
         TEST(test_another_in_the_same_place_is_tried),
         TEST(test_a_rest_that_fits_is_not_cut),
+        TEST(test_drafts),
         TEST(test_destroy_lets_go_of_all),
         TEST(test_check_finds_a_wrong_count),
     };
