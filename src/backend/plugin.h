@@ -17,7 +17,7 @@
 #include "backend/backend.h"
 
 /* Counts changes of meaning; those of size show in plugin_abi by themselves. */
-#define PLUGIN_VERSION 4
+#define PLUGIN_VERSION 5
 #define PLUGIN_SYMBOL "weir_backend_plugin"
 
 /* The host's functions. Any thread. */

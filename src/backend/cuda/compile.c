@@ -420,7 +420,7 @@ enum err cuda_compile(struct cuda_backend *b, struct err_info *e)
     enum err err = check_kernels(b->model, e);
     b->launches = mem_zalloc(n_ops * 3 + N_ROPE_TABLES, sizeof *b->launches);
     b->matrices = mem_zalloc(n_ops + 1, sizeof *b->matrices);
-    b->vector_list = mem_zalloc(n_ops * 2 + 1, sizeof *b->vector_list);
+    b->vector_list = mem_zalloc(n_ops * 3 + 1, sizeof *b->vector_list);
     for (c.op = 0; !err && c.op < n_ops; c.op++) {
         c.last = c.op > last_storing;
         err = compile_op(&c, &b->model->ops[c.op]);
