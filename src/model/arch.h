@@ -83,7 +83,7 @@ struct arch {
     enum rope_kind rope;
     enum presence qkv_bias;   /* attn_{q,k,v}.bias */
     bool latent;              /* attention over a latent: attn_kv_a_mqa and what follows */
-    bool indexed;             /* an index picks which positions a row attends to, or which blocks of
+    enum presence indexed;    /* an index picks which positions a row attends to, or which blocks of
                                * them, which no op here computes: texts may be as long as what it
                                * picks, which is all */
     enum presence out_bias;   /* attn_output.bias, and those of a dense feed-forward part */
@@ -174,6 +174,8 @@ struct arch {
     bool per_layer;        /* layers may have embeddings of their own, and a scale */
     bool streams;          /* several residual streams, a product beside attention, and gates
                             * of which only the largest values are kept */
+    bool connections;      /* several residual streams, of which each sub-layer reads a sum by
+                            * weights, and to each of which it adds by another */
     bool experts_beside;   /* experts add to a dense part, each with its own norms */
     bool experts_first;    /* likewise, but read the stream as the layer finds it; the dense part is
                             * as wide as that */

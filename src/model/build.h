@@ -16,6 +16,7 @@ struct builder {
     uint32_t n_named;               /* layers that the file has: behind them it begins again */
     bool *used;                     /* [gguf_n_tensors] whether the tensor found its place */
     const struct gguf_tensor *ones; /* weights of norms that have none, once they were needed */
+    const struct gguf_tensor *lift_read, *lift_write, *lift_bias; /* connections.c */
     enum err err;
     struct err_info *e;
 };
@@ -83,6 +84,13 @@ struct gguf_tensor *plan_make(struct builder *b,
 /* The next tensor of m->parts, a copy to be changed; without room as plan_add. */
 struct gguf_tensor *plan_part(struct builder *b, const struct gguf_tensor *of);
 
+/* Rows first .. first + n - 1 of a matrix, or values of a vector, as a tensor of their own; NULL of
+ * NULL. */
+const struct gguf_tensor *plan_slice(struct builder *b,
+                                     const struct gguf_tensor *t,
+                                     uint64_t first,
+                                     uint64_t n);
+
 /* A tensor that holds the matrices of several linears of one input, one below the other. */
 void plan_stacked(struct builder *b,
                   const char *stem,
@@ -144,6 +152,13 @@ void plan_beside_attention(struct builder *b, enum model_buf in);
 void plan_add_beside(struct builder *b);
 /* Of the layer's gate, n values, where the layer does so. */
 void plan_sparse(struct builder *b, enum model_buf gate, uint32_t n);
+
+/* connections.c: the streams, of X; what a sub-layer reads of them, to X; OUT, to each of them; and
+ * X of them all. */
+void plan_connections(struct builder *b);
+void plan_connections_read(struct builder *b, const char *stem);
+void plan_connections_write(struct builder *b);
+void plan_connections_end(struct builder *b);
 
 /* recurrent.c: the widths of its buffers; a recurrent layer, of what its linears read, to `out`. */
 void recurrent_widths(struct model *m, const struct arch *arch);

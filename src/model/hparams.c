@@ -331,6 +331,11 @@ static enum err read_streams(struct model *m, const struct arch *arch, struct er
     return OK;
 }
 
+static enum err read_connections(struct model *m, struct err_info *e)
+{
+    return key_u32_in(m, "hyper_connection.count", 2, MAX_STREAMS, &m->hp.n_stream, e);
+}
+
 static enum err read_window(struct model *m, const struct arch *arch, struct err_info *e)
 {
     struct model_hparams *hp = &m->hp;
@@ -523,10 +528,12 @@ static enum err read_scales(struct model *m, const struct arch *arch, struct err
 }
 
 /* How many positions an index picks: so many, or so many blocks of them. */
-static enum err read_index(struct model *m, struct err_info *e)
+static enum err read_index(struct model *m, const struct arch *arch, struct err_info *e)
 {
     uint32_t *n = &m->hp.n_positions, block = 1;
-    enum err err = key_u32_in(m, "attention.indexer.top_k", 1, MAX_CTX, n, e);
+    const uint32_t least = arch->indexed == REQUIRED;
+    enum err err = key_u32_in(m, "attention.indexer.top_k", least, MAX_CTX, n, e);
+    m->hp.indexed = *n > 0;
     if (err || (err = key_u32_in(m, "attention.indexer.block_size", 1, MAX_CTX, &block, e)))
         return err;
     *n = *n < MAX_CTX / block ? *n * block : MAX_CTX;
@@ -562,8 +569,7 @@ static enum err read_pooling(struct model *m, const struct arch *arch, struct er
     const bool learned = gguf_find_tensor(m->gguf, "position_embd.weight");
     if (arch->positions == REQUIRED || (arch->positions == OPTIONAL && learned))
         hp->n_positions = hp->n_ctx_train;
-    hp->indexed = arch->indexed;
-    if (arch->indexed && (err = read_index(m, e)))
+    if (arch->indexed && (err = read_index(m, arch, e)))
         return err;
     const struct gguf_tensor *cls = gguf_find_tensor(m->gguf, "cls.weight");
     if (!gguf_find_tensor(m->gguf, "cls.output.weight")) {
@@ -602,6 +608,8 @@ enum err hparams_read(struct model *m, const struct arch *arch, struct err_info 
         (err = read_vocab_size(m, e)) || (err = read_pooling(m, arch, e)))
         return err;
     if (arch->per_layer && (err = read_streams(m, arch, e)))
+        return err;
+    if (arch->connections && (err = read_connections(m, e)))
         return err;
     return read_scales(m, arch, e);
 }

@@ -115,11 +115,21 @@ void plan_leave_index(struct builder *b)
     }
 }
 
-/* What each head gathered times a factor, of what attention reads. */
+/* What each head gathered times a factor, of what attention reads; or each of its values, where
+ * attn_gate has as many rows. */
 static void add_gate(struct builder *b, enum model_buf in)
 {
     const struct model_hparams *hp = &b->m->hp;
-    const uint32_t n_head = b->m->layers[b->layer].n_head;
+    const uint32_t n_head = b->m->layers[b->layer].n_head, n = n_head * hp->head_value;
+    const struct gguf_tensor *t = gguf_find_tensor(b->m->gguf, plan_name(b, "attn_gate", "weight"));
+    if (t && t->ne[1] == n) {
+        plan_linear(b, "attn_gate", in, hp->n_embd, BUF_QUERY, n, ABSENT);
+        struct op *gated = plan_add(b, OP_GATED, BUF_QUERY, BUF_HEADS);
+        gated->in2 = BUF_HEADS;
+        gated->n_in = gated->n_out = n;
+        gated->gate = GATE_SIGMOID;
+        return;
+    }
     plan_linear(b, "attn_gate", in, hp->n_embd, BUF_QUERY, n_head, ABSENT);
     plan_unary(b, BUF_QUERY, n_head, b->arch->attention_gate);
     struct op *op = plan_add(b, OP_HEAD_SCALE, BUF_QUERY, BUF_HEADS);

@@ -17,6 +17,7 @@
  * long, is the K of all heads, and its first `latent` values are their V:
  *
  *      QUERY [q_latent]                    what the queries are made of; then what gates, by head
+ *                                          or by value
  *      HEADS [n_head][key or value length] queries before they are brought to the latent space, and
  *                                          what attention gathered once it is brought back;
  *                                          in models that gate that, the gate
@@ -35,10 +36,12 @@
  *      PER_LAYER [n_layer][n_per_layer]    what each layer reads of the token
  *      PROJECTED [n_layer][n_per_layer]    the embedding's part of it
  *
- * and in models with several residual streams (Gemma 3n's), of which a layer computes one, in X:
+ * and in models with several residual streams (Gemma 3n's), of which a layer computes one, in X; or
+ * (Hunyuan 4's), of which a sub-layer reads a sum:
  *
  *      STREAMS [n_stream][n_embd]          the active one last
- *      UNFOLDED [n_stream - 1][n_embd]     the others as they will be added to it
+ *      UNFOLDED [n_stream - 1][n_embd]     the others as they will be added to it; or all, to be
+ *                                          weighed [n_stream][n_embd]
  *      MODES [n_stream], COEFS [n_stream][n_stream]      how they are mixed
  *      LOW [n_low], BESIDE [n_embd]        a product of two narrow matrices beside attention
  *                                          (LOW: what experts read and put out, if that is narrow;

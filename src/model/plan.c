@@ -13,7 +13,9 @@
 enum {
     OPS_PER_LAYER = 64, /* at most */
     OPS_BESIDE = 24,
-    PARTS_PER_LAYER = 13 /* q k v and gate up, with biases, and a recurrent part's three */
+    PARTS_PER_LAYER = 16, /* q k v and gate up, with biases, and a recurrent part's three; or of a
+                           * latent's two, gate up, and the twelve of connections */
+    PARTS_BESIDE = 6
 };
 
 /* What a norm multiplies by and adds: of the tensors NAME.weight and NAME.bias. */
@@ -91,11 +93,10 @@ struct op *plan_head_norm(struct builder *b,
     return op;
 }
 
-/* Rows first .. first + n - 1 of a matrix, or values of a vector, as a tensor of their own. */
-static const struct gguf_tensor *part(struct builder *b,
-                                      const struct gguf_tensor *t,
-                                      uint64_t first,
-                                      uint64_t n)
+const struct gguf_tensor *plan_slice(struct builder *b,
+                                     const struct gguf_tensor *t,
+                                     uint64_t first,
+                                     uint64_t n)
 {
     if (!t)
         return NULL;
@@ -128,14 +129,16 @@ void plan_stacked(struct builder *b,
     for (int i = 0; i < n; at += n_outs[i++]) {
         struct op *op = plan_add(b, OP_LINEAR, in, outs[i]);
         op->n_out = n_outs[i];
-        op->w = part(b, w, at, n_outs[i]);
-        op->bias = part(b, bias, at, n_outs[i]);
+        op->w = plan_slice(b, w, at, n_outs[i]);
+        op->bias = plan_slice(b, bias, at, n_outs[i]);
         op->factor = factor;
     }
 }
 
 enum model_buf plan_norm_before(struct builder *b, const char *stem)
 {
+    if (b->arch->connections)
+        plan_connections_read(b, strcmp(stem, "attn_norm") == 0 ? "hc_attn" : "hc_ffn");
     if (b->norms == NORM_AFTER || b->norms == NORM_OF_SUM)
         return BUF_X;
     if (b->arch->first_bare && b->layer == 0 && strcmp(stem, "attn_norm") == 0 &&
@@ -155,6 +158,10 @@ void plan_result(struct builder *b, const char *norm, const char *norm_of_sum)
         plan_add(b, OP_SCALE, BUF_OUT, BUF_OUT)->scale = sqrtf(eps / other);
     if (after)
         plan_norm(b, norm, BUF_OUT, BUF_OUT);
+    if (b->arch->connections) {
+        plan_connections_write(b);
+        return;
+    }
     plan_add(b, OP_ADD, BUF_OUT, BUF_X)->scale = b->m->hp.residual_scale;
     if (b->norms == NORM_OF_SUM)
         plan_norm(b, norm_of_sum, BUF_X, BUF_X);
@@ -452,7 +459,7 @@ static void set_widths(struct model *m, const struct arch *arch)
     w[BUF_QUERY] = arch->gate_in_query ? 2 * w[BUF_Q] : 0;
     if (hp->latent) {
         const uint32_t longer = hp->head_key > hp->head_value ? hp->head_key : hp->head_value;
-        const uint32_t n_gate = arch->attention_gate ? hp->n_head : 0;
+        const uint32_t n_gate = arch->attention_gate ? hp->n_head * hp->head_value : 0;
         w[BUF_ATT] = hp->n_head * hp->latent;
         w[BUF_V] = 0;
         w[BUF_QUERY] = hp->q_latent > n_gate ? hp->q_latent : n_gate;
@@ -462,7 +469,7 @@ static void set_widths(struct model *m, const struct arch *arch)
     w[BUF_GATE] = hp->n_per_layer > w[BUF_GATE] ? hp->n_per_layer : w[BUF_GATE];
     w[BUF_PER_LAYER] = w[BUF_PROJECTED] = hp->n_per_layer * hp->n_layer;
     w[BUF_STREAMS] = hp->n_stream * hp->n_embd;
-    w[BUF_UNFOLDED] = hp->n_stream ? (hp->n_stream - 1) * hp->n_embd : 0;
+    w[BUF_UNFOLDED] = hp->n_stream ? (hp->n_stream - arch->streams) * hp->n_embd : 0;
     w[BUF_MODES] = hp->n_stream;
     w[BUF_COEFS] = hp->n_stream * hp->n_stream;
     w[BUF_LOW] = hp->n_expert_latent ? hp->n_expert_latent : hp->n_low;
@@ -540,7 +547,7 @@ enum err plan_build(struct model *m, const struct arch *arch, struct err_info *e
                         .norms = arch->norms,
                         .n_named = m->hp.n_layer / hparams_loops(m, arch),
                         .most_ops = m->hp.n_layer * OPS_PER_LAYER + OPS_BESIDE,
-                        .most_parts = m->hp.n_layer * PARTS_PER_LAYER,
+                        .most_parts = m->hp.n_layer * PARTS_PER_LAYER + PARTS_BESIDE,
                         .e = e};
     m->generates = m->hp.causal && !arch->encoder;
     set_widths(m, arch);
@@ -555,6 +562,8 @@ enum err plan_build(struct model *m, const struct arch *arch, struct err_info *e
         plan_per_layer_inputs(&b);
     if (arch->streams)
         plan_streams(&b);
+    if (arch->connections)
+        plan_connections(&b);
     for (b.layer = 0; b.layer < m->hp.n_layer && !b.err; b.layer++) {
         add_layer(&b);
         end_loop(&b);
@@ -562,6 +571,8 @@ enum err plan_build(struct model *m, const struct arch *arch, struct err_info *e
     b.layer = 0;
     if (arch->streams)
         plan_streams_fold(&b);
+    if (arch->connections)
+        plan_connections_end(&b);
     const struct gguf_tensor *out = NULL;
     struct norm_parts norm = {NULL, NULL};
     if (!arch->encoder) {

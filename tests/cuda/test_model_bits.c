@@ -75,6 +75,7 @@ static void bits_do_not_depend_on_company(void **state)
     check_invariance("families/afmoe.f32", KV_F16, 60);
     check_invariance("families/laguna.f32", KV_F16, 60);
     check_invariance("families/mimo2.f32", KV_F16, 60);
+    check_invariance("families/hy_v4.f32", KV_F16, 60);
     check_invariance("families/bloom.f32", KV_F16, 60);
     check_invariance("variants/qwen3moe-nvfp4", KV_F16, 60);
     check_invariance("variants/qwen2moe.f32", KV_F32, 60);

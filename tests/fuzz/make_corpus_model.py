@@ -326,6 +326,24 @@ def gemma3n(**more):
     return small("gemma3n", set_keys=keys_of | more, set_tensors=t)
 
 
+def connected(index=True, drop=(), **more):
+    """Two streams of which sub-layers read sums, gated attention over a latent, an index left alone."""
+    (ke, te), (kl, tl) = experts("hy_v4"), latent("hy_v4", False)
+    p, n = "hy_v4.", 2
+    k = {p + "hyper_connection.count": (U32, n), p + "hyper_connection.epsilon": (F32, 1e-6),
+         p + "hyper_connection.magnitude": (F32, 2.0)}
+    t = {"blk.0.attn_sinks.weight": (N_HEAD,), "blk.0.attn_gate.weight": (N_EMBD, 16)}
+    for stem, parts in (("blk.0.hc_attn", 2), ("blk.0.hc_ffn", 2), ("output_hc", 1)):
+        t |= {stem + "_fn.weight": (n * N_EMBD, parts * n), stem + "_base.weight": (parts * n,),
+              stem + "_scale.weight": (parts,)}
+    if index:
+        k[p + "attention.indexer.top_k"] = (U32, 8)
+        t["blk.0.indexer.proj.weight"] = (N_EMBD, 2)
+    t = {name: (0, s) for name, s in t.items()}
+    return small("hy_v4", set_keys=ke | kl | k | more, set_tensors=te | tl | t, drop=[
+        *DENSE, "blk.0.attn_k.weight", "blk.0.attn_v.weight", *drop])
+
+
 def gemma4_experts(**more):
     """Experts beside a dense part."""
     k, t = experts("gemma4", shared=False)
@@ -341,7 +359,7 @@ def gemma4_experts(**more):
     return small("gemma4", set_keys=k | more, set_tensors=t)
 
 
-SEEDS |= {"streams": gemma3n(), "borrowing": gemma4(), "experts_beside": gemma4_experts(), "chunks": llama4(), "corrected": glm(), "tempered": mistral3(), "both_ways": gemma_embedding()}
+SEEDS |= {"streams": gemma3n(), "connections": connected(), "borrowing": gemma4(), "experts_beside": gemma4_experts(), "chunks": llama4(), "corrected": glm(), "tempered": mistral3(), "both_ways": gemma_embedding()}
 
 
 def ssm(arch, inner, state, rank, group):

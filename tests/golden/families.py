@@ -499,4 +499,23 @@ FAMILIES = {
     "chameleon-swin": dict( # norms after attention and the feed-forward part, by the names of those before
         arch="chameleon", heads=4, heads_kv=2, embd=32, qk_norm="each", qk_eps=1e-5, norms="after", tied=True,
         after_names=("attn_norm", "ffn_norm"), keys={"swin_norm": True}),
+    "hy_v4": dict(
+        arch="hy_v4", latent=24, q_latent=20, rope_dims=8, head_key=24, head_value=16, heads=4, heads_kv=1,
+        connections=4, connection_eps=0.01, connection_gain=2.0, gated_attention=True, sinks=True, experts=6, used=2,
+        ff_expert=16, expert_length=16, ff_shared=16, sigmoid=True, select_bias=True, weights_norm=True,
+        weights_scale=2.5, dense_first=1, layers=3, unlisted_shared=True, bound_first=True,
+        limits=[(0, 0), (0.5, 0), (0.3, 0)], indexer=(2, 64), indexed=[True, False, True],
+        keys={"expert_shared_count": 1, "leading_dense_block_count": 1, "attention.kv_lora_rank": 24,
+              "attention.q_lora_rank": 20, "expert_weights_norm": True, "expert_weights_scale": 2.5,
+              "expert_gating_func": 2, "swiglu_clamp_exp": [0.0, 0.5, 0.3], "hyper_connection.count": 4,
+              "hyper_connection.epsilon": 0.01, "hyper_connection.magnitude": 2.0,
+              "attention.indexer.head_count": 2, "attention.indexer.key_length": 64,
+              "attention.indexer.top_k": 512, "attention.indexer.types": [True, False, True]}),
+    "hy_v4-whole": dict( # without an index, of two streams
+        arch="hy_v4", latent=16, q_latent=12, rope_dims=8, head_key=16, head_value=8, heads=2, heads_kv=1,
+        connections=2, connection_eps=1e-6, connection_gain=1.0, gated_attention=True, sinks=True, experts=4, used=2,
+        ff_expert=24, expert_length=24, ff_shared=48, sigmoid=True, over_all=True, unlisted_shared=True,
+        keys={"expert_shared_count": 2, "attention.kv_lora_rank": 16, "attention.q_lora_rank": 12,
+              "expert_gating_func": 2, "hyper_connection.count": 2, "hyper_connection.epsilon": 1e-6,
+              "hyper_connection.magnitude": 1.0}),
 }

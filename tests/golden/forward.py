@@ -197,6 +197,19 @@ def forward(c, t, ids):
             z = rms(y, t[f"blk.{i}.altup_router_norm.weight"]) / c["embd"]
             return np.tanh(z @ t[f"blk.{i}.altup_router.weight"].T)
         streams = [x] + [matched(x @ m.T, x) for m in t["altup_proj.weight"]]
+    if c.get("connections"):
+        streams = [x] * c["connections"]
+
+    def connect(name):
+        """What a sub-layer reads, and the weights by which it adds."""
+        k = len(streams)
+        z = rms(np.concatenate(streams, -1), 1.0) @ t[name + "_fn.weight"].T
+        z = z * np.repeat(t[name + "_scale.weight"], k) + t[name + "_base.weight"]
+        z = 1 / (1 + np.exp(-z))
+        lifts = np.float32([c["connection_eps"], c["connection_gain"]]).astype(np.float64)
+        return (sum((z[:, j, None] + lifts[0]) * s for j, s in enumerate(streams)),
+                z[:, k:] * lifts[1] + lifts[0])
+
     for i in range(c["layers"]):
         h, hk, ff = (of_layer(c, z, i) for z in ("heads", "heads_kv", "ff"))
         dim, is_recurrent = dim_of(c, i), recurrent.is_layer(c, i)
@@ -248,10 +261,12 @@ def forward(c, t, ids):
             k = np.concatenate([k, np.repeat(turned, h, 1)], -1)
             s = np.einsum("qhd,khd->hqk", q * temper(c, pos)[:, None, None], k)
             s = s * dk ** -0.5 * c.get("yarn_scores", 1.0)
-            s = softmax(np.where(pos[:, None] < pos[None, :], -np.inf, s))
-            gathered = np.einsum("hqk,khd->qhd", s, v)
+            s = np.where(pos[:, None] < pos[None, :], -np.inf, s)
+            if c.get("sinks"):
+                s = np.concatenate([s, np.repeat(w("attn_sinks")[:, None, None], n, 1)], -1)
+            gathered = np.einsum("hqk,khd->qhd", softmax(s)[..., :n], v)
             if c.get("gated_attention"):
-                gathered = gathered / (1 + np.exp(-linear(y, "attn_gate")))[..., None]
+                gathered = gathered / (1 + np.exp(-linear(y, "attn_gate"))).reshape(n, h, -1)
             return linear(gathered.reshape(n, h * dv), "attn_output")
 
         def attend(y):
@@ -338,6 +353,8 @@ def forward(c, t, ids):
                 gathered = norm_here(gathered, "attn_sub_norm")
             return linear(gathered, "attn_output") * np.float64(np.float32(c.get("value_scale", 1.0)))
 
+        if c.get("connections"):
+            x, weights_out = connect(f"blk.{i}.hc_attn")
         before = x
         if is_recurrent and not h:
             x = x + recurrent.layer(c, i, t, norm_here(x, "attn_norm"), eps) * residual
@@ -356,6 +373,9 @@ def forward(c, t, ids):
                 x = (x + beside + low) * 0.5 ** 0.5
         if not ff:
             continue
+        if c.get("connections"):
+            streams = [s + y * weights_out[:, j, None] for j, s in enumerate(streams)]
+            x, weights_out = connect(f"blk.{i}.hc_ffn")
         if c.get("parallel"):
             y = norm_here(before, "ffn_norm" if c.get("second") == "ffn_norm" else "attn_norm")
         else:
@@ -443,6 +463,8 @@ def forward(c, t, ids):
         if c.get("norms") in ("both", "after"):
             y = norm_after(y, c.get("after_names", ["post_ffw_norm"])[-1])
         x = x + y * residual
+        if c.get("connections"):
+            streams = [s + y * weights_out[:, j, None] for j, s in enumerate(streams)]
         if c.get("streams"):
             coefs = modes(x, i) @ w("altup_correct_coef").T
             change = x - streams[0]
@@ -462,6 +484,8 @@ def forward(c, t, ids):
         x = streams[0] + sum(matched(s @ m.T, streams[0])
                              for s, m in zip(streams[1:], t["altup_unembd_proj.weight"]))
         x = x / len(streams)
+    if c.get("connections"):
+        x, _ = connect("output_hc")
     if c.get("both_ways"):
         return norm(x, c.get("output_norm", "output_norm"))
     out = norm(x, c.get("output_norm", "output_norm")) @ t.get("output.weight", t["token_embd.weight"]).T

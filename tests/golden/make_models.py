@@ -60,6 +60,13 @@ def tensors_of(c, rng):
         if bias:
             vec(name + ".bias", n)
 
+    def connect(name, n):
+        """What weighs the streams: so many weights for each."""
+        k = c["connections"]
+        mat(name + "_fn", k * n, k * d, std=1.5)
+        vec(name + "_base.weight", k * n)
+        vec(name + "_scale.weight", n, 1.0, 0.3)
+
     mat("token_embd", N_VOCAB, d, std=d ** 0.5)
     if c.get("positions"):
         mat("position_embd", c["ctx"], d, std=d ** 0.5)
@@ -139,10 +146,12 @@ def tensors_of(c, rng):
             if c.get("qk_norm_bias"):
                 vec(p + "attn_q_norm.bias", (h, dim))
                 vec(p + "attn_k_norm.bias", (hk, dim))
-        if c.get("gated_attention") and h:
-            mat(p + "attn_gate", h if c.get("gate_heads") else q, d, std=c.get("gate_std", 1.0))
         if h:
             q = h * c["head_value"] if c.get("latent") else h * c.get("value_dim", dim)
+        if c.get("gated_attention") and h:
+            mat(p + "attn_gate", h if c.get("gate_heads") else h * c.get("head_value", dim), d,
+                std=c.get("gate_std", 1.0))
+        if h:
             mat(p + "attn_output", d, q if hk else d)
         if c.get("sub_norms"):
             norm(p + "attn_sub_norm", q)
@@ -170,6 +179,9 @@ def tensors_of(c, rng):
             mat(p + "laurel_l", c["low"], d)
             mat(p + "laurel_r", d, c["low"])
             norm(p + "laurel_post_norm", d)
+        if c.get("connections"):
+            connect(p + "hc_attn", 2)
+            connect(p + "hc_ffn", 2)
         if c.get("layer_scale") or c.get("embed_again"):
             vec(p + "layer_output_scale.weight", 1, 0.8, 0.1)
         if not is_expert_layer(c, i) or c.get("beside_dense") or c.get("experts_first"):
@@ -243,6 +255,8 @@ def tensors_of(c, rng):
     if c.get("streams"):
         mat("altup_proj", c["streams"] - 1, d, d)
         mat("altup_unembd_proj", c["streams"] - 1, d, d)
+    if c.get("connections"):
+        connect("output_hc", 1)
     if c.get("turning"): # so many pairs turn, the others do not
         n = c["dim"] // 2
         t["rope_freqs.weight"] = np.where(np.arange(n) < c["turning"], 1.0, 1e30).astype(np.float32)

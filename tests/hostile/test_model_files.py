@@ -251,6 +251,21 @@ def further():
         yield f"gemma3n_sparsity_{v}", tiny.gemma3n(**{
             "gemma3n.activation_sparsity_scale": (F32, v)}), words
 
+    yield "hy_v4", tiny.connected(), GOOD
+    yield "hy_v4_whole", tiny.connected(False), GOOD
+    yield "hy_v4_without_top_k", tiny.connected(**{"hy_v4.attention.indexer.top_k": (U32, 0)}), GOOD
+    yield from integers(tiny.connected, "hy_v4", {"attention.indexer.top_k": (3, 2**26)},
+                        ("hyper_connection.count", 0, 1, 9))
+    yield "hy_v4_3_streams", tiny.connected(**{
+        "hy_v4.hyper_connection.count": (U32, 3)}), ("hc_attn_fn.weight has shape",)
+    for key, least in (("epsilon", 0.0), ("magnitude", 0.0)):
+        yield f"hy_v4_least_{key}", tiny.connected(**{f"hy_v4.hyper_connection.{key}": (F32, least)}), GOOD
+        for v in (-1.0, 1e7, math.nan, math.inf):
+            yield f"hy_v4_{key}_{v}", tiny.connected(**{f"hy_v4.hyper_connection.{key}": (F32, v)}), (key,)
+        yield f"hy_v4_{key}_text", tiny.connected(**{f"hy_v4.hyper_connection.{key}": (STRING, "1")}), (key,)
+    for key in ("count", "epsilon", "magnitude"):
+        yield f"hy_v4_no_{key}", tiny.connected(drop=[f"hy_v4.hyper_connection.{key}"]), (key, "missing")
+
     def one_tensor(**more):
         """Gate and up of each expert below each other."""
         (ke, te), (kl, tl) = tiny.experts("mistral4"), tiny.latent("mistral4", True)
