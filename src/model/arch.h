@@ -38,9 +38,10 @@ enum parallel { PARALLEL_NOT, PARALLEL_ALWAYS, PARALLEL_BY_KEY, PARALLEL_BY_NORM
  * feed-forward part, ffn_norm; or, in some files, one for attention, attn_norm_2. */
 enum second_norm { SECOND_NONE, SECOND_FFN, SECOND_ATTENTION };
 
-/* Keys of scales that the architecture has: none; logit_scale, which multiplies; or granite's, of
- * which logit_scale divides; or the same with minicpm's defaults. */
-enum scales { SCALES_NONE, SCALES_LOGIT, SCALES_GRANITE, SCALES_MINICPM };
+/* Keys of scales that the architecture has: none; logit_scale, which multiplies;
+ * embedding_scale; or granite's, of which logit_scale divides; or the same with minicpm's defaults.
+ */
+enum scales { SCALES_NONE, SCALES_LOGIT, SCALES_EMBEDDING, SCALES_GRANITE, SCALES_MINICPM };
 
 /* What experts are weighed by: the softmax of their scores; sigmoids; or sigmoids where a bias
  * corrects them for the selection. */
@@ -118,6 +119,7 @@ struct arch {
     bool first_bare;         /* the first layer may lack attn_norm */
     bool gaps;               /* layers may lack attention, or the feed-forward part */
     bool loops;              /* num_loops: so often all layers are gone through */
+    bool cycles;             /* two stacks of layers, gone through in cycles */
     enum presence positions; /* position_embd.weight */
     bool label_softmax;      /* a head's scores are logits of one choice */
     bool other_head;         /* what scores labels here is not supported */

@@ -94,17 +94,25 @@ const struct gguf_tensor *plan_factor(struct builder *b, const struct gguf_tenso
     return t;
 }
 
+/* What the file calls the layer: of two stacks the high one's stand behind the low one's. */
+static uint32_t named(const struct builder *b)
+{
+    const uint32_t pass = b->layer / b->n_named;
+    const bool high = b->n_low_pass && (pass + 1) % (b->n_low_pass + 1) == 0;
+    return b->layer % b->n_named + (high ? b->n_named : 0);
+}
+
 const char *plan_name(const struct builder *b, const char *stem, const char *kind)
 {
     static _Thread_local char name[96];
-    snprintf(name, sizeof name, "blk.%u.%s.%s", b->layer % b->n_named, stem, kind);
+    snprintf(name, sizeof name, "blk.%u.%s.%s", named(b), stem, kind);
     return name;
 }
 
 const char *plan_bare_name(const struct builder *b, const char *stem)
 {
     static _Thread_local char name[96];
-    snprintf(name, sizeof name, "blk.%u.%s", b->layer % b->n_named, stem);
+    snprintf(name, sizeof name, "blk.%u.%s", named(b), stem);
     return name;
 }
 

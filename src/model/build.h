@@ -13,7 +13,8 @@ struct builder {
     uint32_t n_used, n_ff_expert;  /* experts of a row in the layer, and their width */
     uint32_t most_ops, most_parts; /* that m->ops and m->parts have room for, at least 1 */
     uint32_t layer;
-    uint32_t n_named;               /* layers that the file has: behind them it begins again */
+    uint32_t n_named;               /* layers of a pass, behind which the next one begins */
+    uint32_t n_low_pass;            /* hp.n_low_pass */
     bool *used;                     /* [gguf_n_tensors] whether the tensor found its place */
     const struct gguf_tensor *ones; /* weights of norms that have none, once they were needed */
     const struct gguf_tensor *lift_read, *lift_write, *lift_bias; /* connections.c */
@@ -159,6 +160,11 @@ void plan_connections(struct builder *b);
 void plan_connections_read(struct builder *b, const char *stem);
 void plan_connections_write(struct builder *b);
 void plan_connections_end(struct builder *b);
+
+/* cycles.c: what the first pass reads, once X is embedded; and, behind a pass, what the next one
+ * does. */
+void plan_cycles(struct builder *b);
+void plan_cycles_next(struct builder *b);
 
 /* recurrent.c: the widths of its buffers; a recurrent layer, of what its linears read, to `out`. */
 void recurrent_widths(struct model *m, const struct arch *arch);

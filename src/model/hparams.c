@@ -156,7 +156,7 @@ static enum err read_sizes(struct model *m, const struct arch *arch, struct err_
         (err = key_u32_in(m, "context_length", 1, MAX_CTX, &hp->n_ctx_train, e)))
         return err;
     hp->n_layer -= hp->n_layer_beside;
-    if ((err = read_loops(m, arch, e)))
+    if ((err = read_loops(m, arch, e)) || (arch->cycles && (err = cycles_read(m, e))))
         return err;
     m->layers = mem_zalloc(hp->n_layer, sizeof *m->layers);
     err = read_layers(m, arch, e);
@@ -387,7 +387,7 @@ bool hparams_windowed(const struct model *m, const struct arch *arch, uint32_t l
 /* Variants that would change the answer and that no op here computes, unless the row has them. */
 static enum err refuse_unknown(const struct model *m, const struct arch *arch, struct err_info *e)
 {
-    const bool scales = arch->scales != SCALES_NONE && arch->scales != SCALES_LOGIT;
+    const bool scales = arch->scales == SCALES_GRANITE || arch->scales == SCALES_MINICPM;
     const struct {
         const char *key;
         bool known;
@@ -402,9 +402,9 @@ static enum err refuse_unknown(const struct model *m, const struct arch *arch, s
         {"embedding_length_per_layer_input", arch->per_layer},
         {"rope.scaling.alpha", arch->rope_alpha},
         {"rope.scaling.yarn_log_multiplier", arch->yarn_log},
-        {"embedding_scale", scales},
+        {"embedding_scale", scales || arch->scales == SCALES_EMBEDDING},
         {"residual_scale", scales},
-        {"logit_scale", arch->scales != SCALES_NONE},
+        {"logit_scale", scales || arch->scales == SCALES_LOGIT},
     };
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
         const struct gguf_kv *kv = keys[i].known ? NULL : key_find(m, keys[i].key);
@@ -441,14 +441,17 @@ static enum err read_stream_scales(struct model *m, const struct arch *arch, str
     }
     if (arch->scales == SCALES_LOGIT && !key_find(m, "logit_scale"))
         return err_set(e, ERR_FORMAT, "metadata key %s.logit_scale is missing", m->arch);
-    if (arch->scales != SCALES_NONE && (err = read_factor(m, "logit_scale", &hp->logit_scale, e)))
-        return err;
-    if (arch->scales != SCALES_LOGIT)
-        hp->logit_scale = 1.0f / hp->logit_scale;
-    if (arch->scales == SCALES_NONE || arch->scales == SCALES_LOGIT)
+    if (arch->scales == SCALES_NONE)
         return OK;
-    err = read_factor(m, "residual_scale", &hp->residual_scale, e);
-    return err ? err : read_factor(m, "embedding_scale", &hp->embedding_scale, e);
+    if (arch->scales == SCALES_LOGIT)
+        return read_factor(m, "logit_scale", &hp->logit_scale, e);
+    if ((err = read_factor(m, "embedding_scale", &hp->embedding_scale, e)) ||
+        arch->scales == SCALES_EMBEDDING)
+        return err;
+    if ((err = read_factor(m, "logit_scale", &hp->logit_scale, e)))
+        return err;
+    hp->logit_scale = 1.0f / hp->logit_scale;
+    return read_factor(m, "residual_scale", &hp->residual_scale, e);
 }
 
 /* Queries that grow with the logarithm of their position. */

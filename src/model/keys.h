@@ -85,6 +85,9 @@ enum norm_kind hparams_norm(const struct model *m, const struct arch *arch);
 /* How often the file's layers are gone through; n_layer counts them each time. */
 uint32_t hparams_loops(const struct model *m, const struct arch *arch);
 
+/* cycles.c: how often which stack is gone through, once n_layer is known. Errors: ERR_FORMAT. */
+enum err cycles_read(struct model *m, struct err_info *e) WEIR_MUST_USE;
+
 /* Whether the layer sees hp.window positions only. */
 bool hparams_windowed(const struct model *m, const struct arch *arch, uint32_t layer);
 

@@ -45,7 +45,9 @@
  *      MODES [n_stream], COEFS [n_stream][n_stream]      how they are mixed
  *      LOW [n_low], BESIDE [n_embd]        a product of two narrow matrices beside attention
  *                                          (LOW: what experts read and put out, if that is narrow;
- *                                          BESIDE: the embedding, if layers add it once more)
+ *                                          BESIDE: the embedding, if layers add it once more;
+ *                                          in models of two stacks (HRM-Text) LOW and BESIDE: what
+ *                                          the low and the high one made last)
  *
  * and in models with recurrent layers, which keep of a sequence not K and V of every position but a
  * state of fixed size: the last inputs of a convolution, and a matrix for each head:
@@ -144,6 +146,9 @@ struct model_hparams {
     uint32_t n_ctx_train; /* positions the model was trained on */
     uint32_t n_embd;
     uint32_t n_layer;
+    uint32_t n_stack; /* layers of each of two stacks that are gone through in cycles:
+                       * n_low_pass times the first, then the second; 0: there is one */
+    uint32_t n_low_pass;
     uint32_t n_layer_beside;    /* behind them in the file, that guess further tokens: left alone */
     uint32_t n_head, n_head_kv; /* of the layer with the most */
     uint32_t head_dim; /* of Q and K as they meet, in the layer with the most; of V too, unless: */

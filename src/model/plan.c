@@ -338,10 +338,12 @@ static void end_loop(struct builder *b)
     bool skips = false;
     if ((b->layer + 1) % b->n_named != 0 || b->layer + 1 == b->m->hp.n_layer)
         return;
-    if (!b->err)
+    if (b->arch->loops && !b->err)
         b->err = key_bool(b->m, "skip_loop_final_norm", &skips, b->e);
     if (!skips)
         add_norm(b, take_norm(b, "output_norm"), BUF_X, BUF_X);
+    if (b->arch->cycles)
+        plan_cycles_next(b);
 }
 
 /* The embedding, and the output matrix, which may be the same one. */
@@ -472,8 +474,8 @@ static void set_widths(struct model *m, const struct arch *arch)
     w[BUF_UNFOLDED] = hp->n_stream ? (hp->n_stream - arch->streams) * hp->n_embd : 0;
     w[BUF_MODES] = hp->n_stream;
     w[BUF_COEFS] = hp->n_stream * hp->n_stream;
-    w[BUF_LOW] = hp->n_expert_latent ? hp->n_expert_latent : hp->n_low;
-    w[BUF_BESIDE] = hp->n_low || arch->embed_again ? hp->n_embd : 0;
+    w[BUF_LOW] = hp->n_expert_latent ? hp->n_expert_latent : arch->cycles ? hp->n_embd : hp->n_low;
+    w[BUF_BESIDE] = hp->n_low || arch->embed_again || arch->cycles ? hp->n_embd : 0;
     w[BUF_ROUTER] = hp->n_expert;
     w[BUF_EXPERT_GATE] = w[BUF_EXPERT_UP] = hp->n_expert_used * hp->n_ff_expert;
     w[BUF_EXPERT_OUT] = hp->n_expert_used * hp->n_embd;
@@ -545,7 +547,9 @@ enum err plan_build(struct model *m, const struct arch *arch, struct err_info *e
                         .arch = arch,
                         .norm = hparams_norm(m, arch),
                         .norms = arch->norms,
-                        .n_named = m->hp.n_layer / hparams_loops(m, arch),
+                        .n_named =
+                            m->hp.n_stack ? m->hp.n_stack : m->hp.n_layer / hparams_loops(m, arch),
+                        .n_low_pass = m->hp.n_low_pass,
                         .most_ops = m->hp.n_layer * OPS_PER_LAYER + OPS_BESIDE,
                         .most_parts = m->hp.n_layer * PARTS_PER_LAYER + PARTS_BESIDE,
                         .e = e};
@@ -564,6 +568,8 @@ enum err plan_build(struct model *m, const struct arch *arch, struct err_info *e
         plan_streams(&b);
     if (arch->connections)
         plan_connections(&b);
+    if (arch->cycles)
+        plan_cycles(&b);
     for (b.layer = 0; b.layer < m->hp.n_layer && !b.err; b.layer++) {
         add_layer(&b);
         end_loop(&b);

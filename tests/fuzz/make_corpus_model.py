@@ -344,6 +344,18 @@ def connected(index=True, drop=(), **more):
         *DENSE, "blk.0.attn_k.weight", "blk.0.attn_v.weight", *drop])
 
 
+def cycles(drop=(), **more):
+    """Two cycles of one pass over the low stack and one over the high one, of a layer each."""
+    p = "hrm_text."
+    k = {p + "block_count": (U32, 4), p + "embedding_scale": (F32, 4.0), p + "hrm.layers_per_stack": (U32, 1),
+         p + "hrm.l_cycles": (U32, 1), p + "hrm.h_cycles": (U32, 2)}
+    of_layer = {n[len("blk.0."):]: s for n, s in tensors().items() if n.startswith("blk.0.") and "norm" not in n}
+    of_layer["attn_gate.weight"] = (0, (N_EMBD, N_HEAD * HEAD))
+    t = {f"blk.{i}.{n}": s for i in range(2) for n, s in of_layer.items()} | {"hrm.z_l_init": (0, (N_EMBD,))}
+    return small("hrm_text", set_keys=k | more, set_tensors=t, drop=[
+        "output_norm.weight", "blk.0.attn_norm.weight", "blk.0.ffn_norm.weight", *drop])
+
+
 def gemma4_experts(**more):
     """Experts beside a dense part."""
     k, t = experts("gemma4", shared=False)
@@ -359,7 +371,7 @@ def gemma4_experts(**more):
     return small("gemma4", set_keys=k | more, set_tensors=t)
 
 
-SEEDS |= {"streams": gemma3n(), "connections": connected(), "borrowing": gemma4(), "experts_beside": gemma4_experts(), "chunks": llama4(), "corrected": glm(), "tempered": mistral3(), "both_ways": gemma_embedding()}
+SEEDS |= {"streams": gemma3n(), "connections": connected(), "cycles": cycles(), "borrowing": gemma4(), "experts_beside": gemma4_experts(), "chunks": llama4(), "corrected": glm(), "tempered": mistral3(), "both_ways": gemma_embedding()}
 
 
 def ssm(arch, inner, state, rank, group):

@@ -518,4 +518,12 @@ FAMILIES = {
         keys={"expert_shared_count": 2, "attention.kv_lora_rank": 16, "attention.q_lora_rank": 12,
               "expert_gating_func": 2, "hyper_connection.count": 2, "hyper_connection.epsilon": 1e-6,
               "hyper_connection.magnitude": 1.0}),
+    "hrm_text": dict(
+        arch="hrm_text", pair="halves", norms="bare", gated_attention=True, embed_scale=4.0, cycles=(2, 2),
+        keys={"embedding_scale": 4.0, "hrm.layers_per_stack": 2, "hrm.l_cycles": 2, "hrm.h_cycles": 2,
+              "hrm.prefix_lm": False}),
+    "hrm_text-once": dict( # of one cycle, with matrices in one
+        arch="hrm_text", pair="halves", norms="bare", gated_attention=True, gate_std=2.0, cycles=(1, 1), fused_qkv=True,
+        heads_kv=2, layers=1, tied=True, rope_dims=4,
+        keys={"hrm.layers_per_stack": 1, "hrm.l_cycles": 1, "hrm.h_cycles": 1}),
 }

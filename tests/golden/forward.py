@@ -174,6 +174,15 @@ def forward(c, t, ids):
         for i in range(n_layers, c["layers"]):
             p = f"blk.{i % n_layers}."
             t.update({f"blk.{i}." + k[len(p):]: v for k, v in t.items() if k.startswith(p)})
+    if c.get("cycles"): # two stacks of layers, in passes
+        stack, low, cycles = c["layers"], c["cycles"][0], c["cycles"][1]
+        c = dict(c, layers=stack * (low + 1) * cycles)
+        of_file = {k: v for k, v in t.items() if k.startswith("blk.")}
+        t = {k: v for k, v in t.items() if k not in of_file}
+        for i in range(c["layers"]):
+            number = i % stack + (stack if i // stack % (low + 1) == low else 0)
+            p = f"blk.{number}."
+            t.update({f"blk.{i}." + k[len(p):]: v for k, v in of_file.items() if k.startswith(p)})
     x = t["token_embd.weight"][ids] * np.float64(np.float32(c.get("embed_scale", 1.0)))
     if c.get("positions"):
         x = x + t["position_embd.weight"][:n]
@@ -182,6 +191,9 @@ def forward(c, t, ids):
     if c.get("embed_bare"):
         x = rms(x, 1.0)
     embedded = x
+    if c.get("cycles"):
+        made_high, made_low = x, np.zeros_like(x) + t["hrm.z_l_init"]
+        x = made_high + made_low
     residual = np.float64(np.float32(c.get("residual", 1.0)))
     stored = {} # keys and values by layer
     if c.get("per_layer"):
@@ -478,6 +490,12 @@ def forward(c, t, ids):
             x = x + embedded * w("layer_output_scale")
         elif c.get("layer_scale"):
             x = x * w("layer_output_scale")
+        if c.get("cycles") and (i + 1) % stack == 0 and i + 1 < c["layers"]:
+            if i // stack % (low + 1) == low:
+                made_high = rms(x, 1.0)
+            else:
+                made_low = rms(x, 1.0)
+            x = made_high + made_low
         if c.get("loops") and (i + 1) % n_layers == 0 and i + 1 < c["layers"] and not c.get("unbroken"):
             x = norm(x, "output_norm")
     if c.get("streams"):

@@ -72,6 +72,9 @@ def tensors_of(c, rng):
         mat("position_embd", c["ctx"], d, std=d ** 0.5)
     if c.get("embed_norm"):
         norm("token_embd_norm", d)
+    if c.get("cycles"):
+        c = dict(c, layers=2 * c["layers"]) # of two stacks
+        vec("hrm.z_l_init", d, std=1.0)
     for i in range(c["layers"]):
         p = f"blk.{i}."
         h, hk, ff = (of_layer(c, x, i) for x in ("heads", "heads_kv", "ff"))
@@ -308,7 +311,8 @@ def write_gguf(path, name, c, t):
         (w.add_array if isinstance(v, list) else w.add_uint32)(f"{c['arch']}.{key}", v)
 
     w.add_name(f"weir-test-{name}")
-    w.add_block_count(c["layers"] + c.get("beside", 0))
+    low, cycles = c.get("cycles", (0, 1))
+    w.add_block_count(c["layers"] * (low + 1) * cycles + c.get("beside", 0))
     w.add_context_length(c["ctx"])
     w.add_embedding_length(c["embd"])
     w.add_feed_forward_length(2 * c["ff"] if c.get("half_ff") else c["ff"])

@@ -266,6 +266,18 @@ def further():
     for key in ("count", "epsilon", "magnitude"):
         yield f"hy_v4_no_{key}", tiny.connected(drop=[f"hy_v4.hyper_connection.{key}"]), (key, "missing")
 
+    yield "hrm_text", tiny.cycles(), GOOD
+    yield from integers(tiny.cycles, "hrm_text", {}, ("hrm.layers_per_stack", 0, 5), ("hrm.l_cycles", 0, 5),
+                        ("hrm.h_cycles", 0, 5), ("block_count", 0))
+    for key, v in (("layers_per_stack", 2), ("l_cycles", 2), ("l_cycles", 4), ("h_cycles", 1), ("h_cycles", 4)):
+        yield f"hrm_text_{key}_{v}", tiny.cycles(**{f"hrm_text.hrm.{key}": (U32, v)}), ("block_count is 4, but",)
+    yield "hrm_text_5_layers", tiny.cycles(**{"hrm_text.block_count": (U32, 5)}), ("block_count is 5, but",)
+    for key in ("layers_per_stack", "l_cycles", "h_cycles"):
+        yield f"hrm_text_no_{key}", tiny.cycles(drop=[f"hrm_text.hrm.{key}"]), (key, "missing")
+    for name in ("hrm.z_l_init", "blk.1.attn_gate.weight"):
+        yield f"hrm_text_no_{name}", tiny.cycles(drop=[name]), (name, "missing")
+    yield "hrm_text_logit_scale", tiny.cycles(**{"hrm_text.logit_scale": (F32, 2.0)}), ("logit_scale",)
+
     def one_tensor(**more):
         """Gate and up of each expert below each other."""
         (ke, te), (kl, tl) = tiny.experts("mistral4"), tiny.latent("mistral4", True)

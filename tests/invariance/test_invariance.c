@@ -140,6 +140,7 @@ static void test_architectures(void **state)
     check_model(TEST_DATA "/golden/families/minimax-m3.f32.gguf", KV_F16);
     check_model(TEST_DATA "/golden/families/maple.f32.gguf", KV_Q8_0);
     check_model(TEST_DATA "/golden/families/hy_v4.f32.gguf", KV_F16);
+    check_model(TEST_DATA "/golden/families/hrm_text.f32.gguf", KV_Q8_0);
     check_model(TEST_DATA "/golden/families/plamo3.f32.gguf", KV_BF16);
     check_model(TEST_DATA "/golden/families/bloom.f32.gguf", KV_F16);
     check_model(TEST_DATA "/golden/families/mpt.f32.gguf", KV_Q8_0);

@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include <stdio.h>
 #include <stdlib.h>
 
 enum { ROOM = 3 };
@@ -59,6 +60,14 @@ static void test_names_begin_again(void **state)
     struct builder b = {.layer = 7, .n_named = 3};
     assert_string_equal(plan_name(&b, "attn_q", "weight"), "blk.1.attn_q.weight");
     assert_string_equal(plan_bare_name(&b, "attn_q"), "blk.1.attn_q");
+    static const uint32_t names[] = {0, 1, 0, 1, 2, 3, 0, 1, 0, 1, 2, 3};
+    b = (struct builder){.n_named = 2,
+                         .n_low_pass = 2}; /* twice the first stack, once the second */
+    for (b.layer = 0; b.layer < sizeof names / sizeof names[0]; b.layer++) {
+        char want[16];
+        snprintf(want, sizeof want, "blk.%u.attn_q", names[b.layer]);
+        assert_string_equal(plan_bare_name(&b, "attn_q"), want);
+    }
 }
 
 int main(void)
