@@ -124,6 +124,12 @@ static const struct arch rows[] = {
      .expert_all = true,
      .recurrence = RECURRENCE_MAMBA_NORMED,
      .no_rope_step = 1},
+    {.name = "rwkv7",
+     .norm = NORM_LAYER,
+     .embed_norm = true,
+     .ffn_norm = "attn_norm_2",
+     .recurrence = RECURRENCE_RWKV7,
+     .recurrent_layers = RECURRENT_ALL},
 };
 
 const struct arch_table arch_recurrent = {rows, sizeof rows / sizeof rows[0]};

@@ -15,13 +15,11 @@ void plan_mark(struct builder *b, const struct gguf_tensor *t)
     *used_at(b, t) = true;
 }
 
-const struct gguf_tensor *plan_take3(struct builder *b,
-                                     const char *name,
-                                     uint64_t cols,
-                                     uint64_t rows,
-                                     uint64_t depth,
-                                     enum values values,
-                                     enum presence presence)
+const struct gguf_tensor *plan_take_shape(struct builder *b,
+                                          const char *name,
+                                          const uint64_t ne[4],
+                                          enum values values,
+                                          enum presence presence)
 {
     const bool f32_only = values == F32_ONLY;
     if (b->err || presence == ABSENT)
@@ -34,19 +32,20 @@ const struct gguf_tensor *plan_take3(struct builder *b,
     }
     const bool again = *used_at(b, t);
     plan_mark(b, t);
-    if (t->ne[0] != cols || t->ne[1] != rows || t->ne[2] != depth || t->ne[3] != 1) {
+    if (memcmp(t->ne, ne, sizeof t->ne) != 0) {
         b->err = err_set(b->e,
                          ERR_FORMAT,
                          "tensor %s has shape %llu x %llu x %llu x %llu, expected %llu x %llu x "
-                         "%llu",
+                         "%llu%s",
                          name,
                          (unsigned long long)t->ne[0],
                          (unsigned long long)t->ne[1],
                          (unsigned long long)t->ne[2],
                          (unsigned long long)t->ne[3],
-                         (unsigned long long)cols,
-                         (unsigned long long)rows,
-                         (unsigned long long)depth);
+                         (unsigned long long)ne[0],
+                         (unsigned long long)ne[1],
+                         (unsigned long long)ne[2],
+                         ne[3] > 1 ? ", of several" : "");
         return NULL;
     }
     if (f32_only ? t->type != GGUF_TYPE_F32 : !gguf_type_is_computed(t->type)) {
@@ -60,6 +59,18 @@ const struct gguf_tensor *plan_take3(struct builder *b,
     }
     b->m->weight_bytes += again ? 0 : t->n_bytes; /* gate and up of experts may be one */
     return t;
+}
+
+const struct gguf_tensor *plan_take3(struct builder *b,
+                                     const char *name,
+                                     uint64_t cols,
+                                     uint64_t rows,
+                                     uint64_t depth,
+                                     enum values values,
+                                     enum presence presence)
+{
+    const uint64_t ne[4] = {cols, rows, depth, 1};
+    return plan_take_shape(b, name, ne, values, presence);
 }
 
 const struct gguf_tensor *plan_take(struct builder *b,

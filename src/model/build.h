@@ -18,6 +18,7 @@ struct builder {
     bool *used;                     /* [gguf_n_tensors] whether the tensor found its place */
     const struct gguf_tensor *ones; /* weights of norms that have none, once they were needed */
     const struct gguf_tensor *lift_read, *lift_write, *lift_bias; /* connections.c */
+    const struct gguf_tensor *less; /* those of a convolution that is a difference, likewise */
     enum err err;
     struct err_info *e;
 };
@@ -28,6 +29,11 @@ enum values { ANY_TYPE, F32_ONLY };
 void plan_mark(struct builder *b, const struct gguf_tensor *t);
 
 /* Tensor `name` of the given shape, or NULL if it may be absent and is, or on error (b->err). */
+const struct gguf_tensor *plan_take_shape(struct builder *b,
+                                          const char *name,
+                                          const uint64_t ne[4],
+                                          enum values values,
+                                          enum presence presence);
 const struct gguf_tensor *plan_take3(struct builder *b,
                                      const char *name,
                                      uint64_t cols,
@@ -169,6 +175,12 @@ void plan_cycles_next(struct builder *b);
 /* recurrent.c: the widths of its buffers; a recurrent layer, of what its linears read, to `out`. */
 void recurrent_widths(struct model *m, const struct arch *arch);
 void plan_recurrent(struct builder *b, enum model_buf in, enum model_buf out);
+
+/* rwkv.c: what the file says; a recurrent layer of RWKV-7, and its feed-forward part, to `out`. */
+enum err rwkv_read(struct model *m, struct err_info *e) WEIR_MUST_USE;
+void rwkv_widths(struct model *m);
+void plan_rwkv(struct builder *b, enum model_buf in, enum model_buf out);
+void plan_rwkv_channels(struct builder *b, enum model_buf in, enum model_buf out);
 
 /* xielu.c: the parameters of the layer under construction. */
 struct xielu plan_xielu(struct builder *b);

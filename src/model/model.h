@@ -60,6 +60,16 @@
  *      REC_KEY, REC_QUERY [rec_key]        in the first Mamba, whose heads are channels: RATE
  *                                          has a step for each, made of BETA [rec_rank]
  *
+ * which in RWKV-7 reads them of buffers of their own, all [n_embd], one row of all heads:
+ *
+ *      MIX [2 * n_embd]                    what the row before was, less what this one is: of what
+ *                                          the recurrent part reads, then the feed-forward part
+ *      ATT                                 the row with a share of that: input of a linear
+ *      Q, K, V, RATE                       with a rate for each key
+ *      REC_KEY, BETA                       what is taken out of a state, and where to
+ *      BESIDE                              V of the first layer
+ *      LOW [rec_rank]                      products of two narrow matrices
+ *
  * What comes out is of some rows only, which the batch names:
  *
  *      LOGITS [n_vocab]                    of models that generate
@@ -179,7 +189,8 @@ struct model_hparams {
     uint32_t n_rec_head;    /* of a recurrent layer; 0: it has a convolution alone */
     uint32_t n_rec_group;   /* heads share keys and queries, n_rec_head / n_rec_group of them */
     uint32_t rec_key, rec_value; /* a head's state is a matrix of rec_key by rec_value */
-    uint32_t rec_rank;           /* values that the heads' steps are made of; 0: each has its own */
+    uint32_t rec_rank;           /* values that the heads' steps are made of; 0: each has its own;
+                                  * in RWKV-7 the most of a narrow product, at least n_rec_head */
     float norm_eps;
     float rope_freq_base;
     float embedding_scale, residual_scale, logit_scale; /* multiply; 1: none */
@@ -261,7 +272,8 @@ enum op_kind {
     OP_CONV,      /* over the rows of a sequence: out[r][c] = sum_i w[c][i] out[r - conv_width + 1 +
                    * i][c]
                    * (+ bias[c]), then silu if `gated`; rows before the first are those of the state.
-                   * w: f32 [channels of conv_width] */
+                   * Of n_out of the state's channels, and of BUF_MIX, from first_channel on.
+                   * w: f32 [n_out of conv_width] */
     OP_RATES,   /* per head h, with s = softplus(x + bias[h]), a = w[h]; f32 [n_head]. RECUR_DELTA:
                  * RATE = e^(s a), BETA = sigmoid(y); RECUR_SCAN: RATE = e^(s a), BETA = s. x is RATE,
                  * y BETA; or where in_step is not 0 `in` has y of in_step heads, then their x, and
@@ -273,7 +285,9 @@ enum op_kind {
                  * RECUR_DELTA_EACH is RECUR_DELTA with a diagonal f, RATE[h][rec_key].
                  * RECUR_SELECTIVE: of heads of one value, v in MIX, that share k and q, REC_KEY and
                  * REC_QUERY; s = RATE[h]; w: f32 [n_head of rec_key]
-                 *   S[i] = e^(s w[h][i]) S[i] + k[i] s v;     out = S . q + bias[h] v */
+                 *   S[i] = e^(s w[h][i]) S[i] + k[i] s v;     out = S . q + bias[h] v
+                 * RECUR_DELTA_APART: of Q, K and V, with u = REC_KEY, f = RATE and b = BETA, each
+                 * [h][rec_key]: S = f S + k v - b (S^T u);    out = S^T q */
     OP_SCALE,   /* out[r] *= scale */
     OP_CLAMP,   /* out[r] within -cap .. cap */
     OP_MUL,     /* out[r] = in[r] * w; w: f32 [n] */
@@ -305,15 +319,22 @@ enum op_kind {
                     * then * scale, then capped */
     OP_HIDDEN,     /* HIDDEN = in of the rows whose hidden states are wanted, as OP_NORM if there
                     * is a w; linears that read it or HEAD follow */
-    OP_TANH,       /* out[r] = tanh(in[r]), HEAD or SCORES; out is in */
+    OP_TANH,       /* out[r] = tanh(in[r]); out is in */
 };
 
 /* What recurrent heads do, and where a row of MIX has what they read. DELTA is the gated delta rule
  * (Yang, Kautz and Hatamizadeh 2024): q and k of all groups, then v; head h is of group
  * h / (n_head / n_group), or where `tiled` h % n_group. DELTA_EACH forgets at a rate for each key
- * (Kimi Delta Attention, 2025). SCAN is Mamba-2's (Dao and Gu 2024): v, then k and q of all groups.
+ * (Kimi Delta Attention, 2025). DELTA_APART takes out of a state by a vector of its own, and adds
+ * what it takes out along another (RWKV-7; Peng et al. 2025). SCAN is Mamba-2's (Dao and Gu 2024): v, then k and q of all groups.
  * SELECTIVE is the first Mamba's (Gu and Dao 2023). */
-enum recur_kind { RECUR_DELTA, RECUR_DELTA_EACH, RECUR_SCAN, RECUR_SELECTIVE };
+enum recur_kind {
+    RECUR_DELTA,
+    RECUR_DELTA_EACH,
+    RECUR_DELTA_APART,
+    RECUR_SCAN,
+    RECUR_SELECTIVE
+};
 
 /* How adjacent dims pair up in rotation: (2i, 2i+1) or (i, i + rope_dims/2). */
 enum rope_kind { ROPE_ADJACENT, ROPE_HALVES };
@@ -370,12 +391,14 @@ struct op {
     uint32_t in_step, out_step; /* HEAD_LINEAR, HEAD_COPY: values from head to head */
     uint32_t in2_first;         /* GATED */
     uint32_t first_row;         /* EXPERTS */
+    uint32_t first_channel;     /* CONV */
     const struct gguf_tensor *w;      /* EMBED, LINEAR, LOGITS: any block format; norms: f32 */
     const struct gguf_tensor *bias;   /* f32 or NULL */
     const struct gguf_tensor *factor; /* LINEAR, LOGITS, EXPERTS: f32 [1], of EXPERTS [n_expert], or
                                        * NULL: products times it, before a bias */
     float scale;                      /* EMBED, ATTENTION, ADD, SCALE, LOGITS; else 1 */
     float cap;                        /* ATTENTION, LOGITS; 0: none; CLAMP; GATED of such a kind */
+    float eps;                        /* HEAD_UNIT, HEAD_LAYER_NORM; 0: the model's */
     float alibi;                      /* ATTENTION: the slopes' exponent; 0: slopes are 0 */
     uint32_t window;                  /* ATTENTION; 0: all */
     enum window_kind window_kind;     /* likewise */

@@ -258,6 +258,10 @@ static void add_dense(struct builder *b, enum model_buf in)
                          "%s.feed_forward_length is missing or 0, but layer %u has no experts",
                          b->m->arch,
                          b->layer);
+    if (b->arch->recurrence == RECURRENCE_RWKV7) {
+        plan_rwkv_channels(b, in, BUF_OUT);
+        return;
+    }
     if (b->arch->unary != UNARY_NONE) {
         plan_linear(b, "ffn_up", in, n_embd, BUF_GATE, n_ff, bias);
         plan_unary(b, BUF_GATE, n_ff, b->arch->unary);

@@ -1,7 +1,7 @@
 #include "model/uses.h"
 
 /* What an op reads: its `in`, its `in2`, of its `out` what it changes or leaves as it is, and RATE
- * and BETA, REC_KEY and REC_QUERY, which it does not name. */
+ * and BETA, REC_KEY and REC_QUERY, K and V, which it does not name. */
 enum { READS_IN = 1, READS_IN2 = 2, READS_OUT = 4, READS_RATES = 8, READS_KEYS = 16 };
 
 static unsigned reads_of(enum op_kind kind)
@@ -64,7 +64,8 @@ bool plan_reads_later(const struct model *m, uint32_t i, enum model_buf buf)
         if ((reads & READS_IN && op->in == buf) || (reads & READS_IN2 && op->in2 == buf) ||
             (reads & READS_OUT && op->out == buf) ||
             (reads & READS_RATES && (buf == BUF_RATE || buf == BUF_BETA)) ||
-            (reads & READS_KEYS && (buf == BUF_REC_KEY || buf == BUF_REC_QUERY)))
+            (reads & READS_KEYS &&
+             (buf == BUF_REC_KEY || buf == BUF_REC_QUERY || buf == BUF_K || buf == BUF_V)))
             return true;
         if (op->out == buf)
             return false;

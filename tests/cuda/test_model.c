@@ -86,6 +86,8 @@ static const char *const architectures[] = {"architectures/llama",
                                             "recurrent/mamba",
                                             "recurrent/falcon-mamba",
                                             "recurrent/jamba",
+                                            "recurrent/rwkv7",
+                                            "recurrent/rwkv7-small",
                                             "recurrent/nemotron_h_moe",
                                             "recurrent/kimi-linear",
                                             "recurrent/kimi-linear-fused"};

@@ -81,6 +81,8 @@ static void bits_do_not_depend_on_company(void **state)
     check_invariance("variants/qwen2moe.f32", KV_F32, 60);
     check_invariance("recurrent/mamba2.f32", KV_F16, 60);
     check_invariance("recurrent/jamba.f32", KV_F16, 60);
+    check_invariance("recurrent/rwkv7.f32", KV_F16, 60);
+    check_invariance("recurrent/rwkv7-small.f32", KV_F16, 60);
     check_invariance("recurrent/lfm2moe.f32", KV_F16, 60);
     check_invariance("recurrent/qwen3next.f32", KV_F16, 30);
     check_invariance("recurrent/falcon-h1.f32", KV_F16, 60);
@@ -198,7 +200,7 @@ static void states_are_kept_and_begun_anew(void **state)
                                         "recurrent/granitehybrid.f32",
                                         "recurrent/mamba2.f32",
                                         "recurrent/kimi-linear.f32",
-
+                                        "recurrent/rwkv7.f32",
                                         "recurrent/falcon-mamba.f32"};
     for (size_t k = 0; k < COUNT(names); k++) {
         if (few_leave_out(k, 2))

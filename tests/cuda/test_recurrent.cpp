@@ -188,7 +188,7 @@ static void check_conv(uint32_t width, uint32_t n, bool gated)
     const std::vector<float> w = random_floats((size_t)n * width), bias = random_floats(n);
     const device_array<float> dw(w), db(bias);
     const cuda_at at = s.at(CUDA_ROWS_ALL, MORE);
-    struct cuda_conv op = {x.buf(), states.get(), dw.p, gated ? db.p : NULL, n, width, gated};
+    struct cuda_conv op = {x.buf(), states.get(), dw.p, gated ? db.p : NULL, n, width, gated, 0, 0};
     cuda_conv(&at, &op);
     const std::vector<float> got = values(x, n_rows, "convolution");
     std::vector<double> want;
@@ -286,18 +286,23 @@ static void test_rates(void **state)
 
 struct heads_case {
     uint32_t n_head, n_group, n_key, n_value;
-    bool delta, tiled, each;
+    bool delta, tiled, each, apart;
     uint32_t rates() const
     {
         return each ? n_head * n_key : n_head;
     }
+    uint32_t betas() const
+    {
+        return apart ? n_head * n_key : n_head;
+    }
 };
 
 struct heads_rows {
-    rows mix, rate, beta, out;
+    rows mix, rate, beta, unit, out;
     heads_rows(const heads_case &h, uint32_t n)
         : mix(n, 2 * h.n_group * h.n_key + h.n_head * h.n_value, 3, 0.5f), rate(n, h.rates(), 1),
-          beta(n, h.n_head, 0), out(n, h.n_head * h.n_value, 2)
+          beta(n, h.betas(), 0, h.apart ? 0.3f : 1.0f),
+          unit(n, h.n_head * h.n_key, 1, 1 / sqrtf((float)h.n_key)), out(n, h.n_head * h.n_value, 2)
     {
         for (uint32_t i = 0; i < n * rate.stride; i++)
             if (i % rate.stride < rate.n)
@@ -322,16 +327,19 @@ static void pass_row(const heads_case &h,
     const float *k = mix + (h.delta ? keys : all) + group * h.n_key;
     const float *v = mix + (h.delta ? 2 * keys : 0) + head * h.n_value;
     const float *f = b.rate.row(r) + (h.each ? head * h.n_key : head);
-    const double by = b.beta.row(r)[head];
+    const float *unit = b.unit.row(r) + head * h.n_key;
+    const float *back = b.beta.row(r) + (h.apart ? head * h.n_key : head);
+    const double by = h.apart ? 1 : back[0];
     for (uint32_t c = 0; c < h.n_value; c++) {
         double *col = &(*s)[(size_t)c * h.n_key], held = 0, y = 0;
         for (uint32_t i = 0; h.delta && i < h.n_key; i++)
-            held += (double)f[h.each ? i : 0] * col[i] * k[i];
+            held += h.apart ? col[i] * unit[i] : (double)f[h.each ? i : 0] * col[i] * k[i];
         for (uint32_t i = 0; i < h.n_key; i++) {
-            col[i] = col[i] * f[h.each ? i : 0] + k[i] * (v[c] - held) * by;
+            const double taken = h.apart ? back[i] * held : k[i] * held * by;
+            col[i] = col[i] * f[h.each ? i : 0] + (double)k[i] * v[c] * by - taken;
             y += col[i] * q[i];
         }
-        out[c] = h.delta ? y * 0.25 : y + skip * v[c];
+        out[c] = h.apart ? y : h.delta ? y * 0.25 : y + skip * v[c];
     }
 }
 
@@ -355,6 +363,13 @@ static struct cuda_recur recur_of(const heads_case &h,
     op.scale = h.delta ? 0.25f : 1.0f;
     op.delta = h.delta;
     op.each = h.each;
+    op.apart = h.apart;
+    if (h.apart) { /* of the same rows */
+        const uint32_t keys = h.n_head * h.n_key;
+        op.k = cuda_buf{op.mix.p + keys, op.mix.stride};
+        op.v = cuda_buf{op.k.p + keys, op.mix.stride};
+        op.unit = b.unit.buf(first);
+    }
     op.tiled = h.tiled;
     return op;
 }
@@ -428,22 +443,17 @@ static void test_heads(void **state)
 {
     (void)state;
     static const heads_case cases[] = {
-        {2, 1, 128, 128, true, false, false},
-        {3, 1, 128, 64, false, false, false},
-        {4, 2, 16, 32, true, true, false},
-        {4, 2, 5, 7, true, false, false},
-        {4, 2, 33, 65, false, false, false},
-        {6, 3, 64, 1, true, true, false},
-        {2, 2, 256, 40, false, false, false},
-        {2, 1, 130, 33, true, false, false},
-        {1, 1, 1, 1, false, false, false},
-        {2, 1, 300, 9, true, false, false},
-        {1, 1, 1024, 3, false, false, false},
-        {2, 2, 128, 128, true, false, true},
-        {3, 3, 13, 13, true, false, true},
-        {2, 2, 33, 7, true, false, true},
-        {1, 1, 256, 32, true, false, true},
-        {1, 1, 1024, 3, true, false, true},
+        {2, 1, 128, 128, true, false, false, false}, {3, 1, 128, 64, false, false, false, false},
+        {4, 2, 16, 32, true, true, false, false},    {4, 2, 5, 7, true, false, false, false},
+        {4, 2, 33, 65, false, false, false, false},  {6, 3, 64, 1, true, true, false, false},
+        {2, 2, 256, 40, false, false, false, false}, {2, 1, 130, 33, true, false, false, false},
+        {1, 1, 1, 1, false, false, false, false},    {2, 1, 300, 9, true, false, false, false},
+        {1, 1, 1024, 3, false, false, false, false}, {2, 2, 128, 128, true, false, true, false},
+        {3, 3, 13, 13, true, false, true, false},    {2, 2, 33, 7, true, false, true, false},
+        {1, 1, 256, 32, true, false, true, false},   {1, 1, 1024, 3, true, false, true, false},
+        {2, 2, 64, 64, true, false, true, true},     {3, 3, 26, 26, true, false, true, true},
+        {1, 1, 128, 33, true, false, true, true},    {2, 2, 200, 9, true, false, true, true},
+        {1, 1, 1024, 3, true, false, true, true},
     };
     static const uint32_t many[N_SEQS] = {21, 1, 17}, few[N_SEQS] = {3, 1, 6};
     for (const heads_case &h : cases)

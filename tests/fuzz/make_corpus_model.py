@@ -463,6 +463,26 @@ def ling(bounded=True, **more):
     return kimi("bailingmoe3", t, **(k | more))
 
 
+def rwkv(**more):
+    """RWKV-7: two layers, of which the second has the values of the first."""
+    k = {f"rwkv7.{n}": (U32, v) for n, v in {
+        "block_count": 2, "attention.head_count": 0, "wkv.head_size": 4, "attention.decay_lora_rank": 2,
+        "attention.iclr_lora_rank": 3, "attention.value_residual_mix_lora_rank": 1,
+        "attention.gate_lora_rank": 5}.items()}
+    ranks = {"w": 2, "a": 3, "v": 1, "g": 5}
+    t = {f"time_mix_{x}1.weight": (N_EMBD, n) for x, n in ranks.items()}
+    t |= {f"time_mix_{x}2.weight": (n, N_EMBD) for x, n in ranks.items()}
+    t |= {f"time_mix_{x}.weight": (N_EMBD, N_EMBD) for x in ("receptance", "key", "value", "output")}
+    t |= {f"time_mix_{x}.weight": (N_EMBD,) for x in ("w0", "a0", "v0", "k_k", "k_a", "r_k", "ln")}
+    t |= {f"{x}.{y}": (N_EMBD,) for x in ("attn_norm", "attn_norm_2") for y in ("weight", "bias")}
+    t |= {"time_mix_lerp_fused.weight": (N_EMBD, 1, 1, 6), "time_mix_ln.bias": (N_EMBD,),
+          "channel_mix_lerp_k.weight": (N_EMBD,), "channel_mix_key.weight": (N_EMBD, N_FF),
+          "channel_mix_value.weight": (N_FF, N_EMBD)}
+    first = {n: s for n, s in t.items() if "time_mix_v" not in n or "value" in n}
+    return bare_model("rwkv7", k | more, layer_of(0, first) | layer_of(1, t) | {
+        n: (0, (N_EMBD,)) for n in ("token_embd_norm.weight", "token_embd_norm.bias", "output_norm.bias")})
+
+
 def scan(arch, more, inner=16, state=4, rank=2, group=1):
     channels = inner + 2 * group * state
     return ssm(arch, inner, state, rank, group), layer_of(0, {
@@ -605,6 +625,7 @@ SEEDS |= {"short_convolution": lfm2(),
           "delta_fused": delta("qwen35", 16, 4, 2, 1, fused=True),
           "delta_of_keys": kimi(),
           "delta_bounded": ling(),
+          "delta_apart": rwkv(),
           "scan": mamba2(), "channels": channels("mamba", **{"ssm.dt_b_c_rms": (BOOL, 1)}),
           "channels_normed": channels("jamba", ("dt", "b", "c")),
           "channels_half": channels("jamba", ("dt", "c")), # one norm is missing

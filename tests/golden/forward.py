@@ -392,6 +392,9 @@ def forward(c, t, ids):
             y = norm_here(before, "ffn_norm" if c.get("second") == "ffn_norm" else "attn_norm")
         else:
             y = x if c.get("norms") == "after" else norm_here(x, ffn_norm_of(c))
+        if c.get("kind") == "rwkv":
+            x = x + recurrent.channel_mix(t, i, y)
+            continue
         if c.get("experts_first"):
             y = norm_here(before, "ffn_norm_exps")
         if is_expert_layer(c, i):

@@ -2,8 +2,8 @@
 
 In float64, row by row, from the papers: LFM2's short convolution (Liquid AI 2025), the gated delta
 rule (Yang, Kautz and Hatamizadeh 2024) as Qwen3-Next and Qwen3.5 have it, Kimi Delta Attention (Kimi
-Team 2025), Mamba-2 (Dao and Gu 2024) with the norm of groups, and Mamba (Gu and Dao 2023) as Falcon-Mamba
-and Jamba have it too.
+Team 2025), Mamba-2 (Dao and Gu 2024) with the norm of groups, Mamba (Gu and Dao 2023) as Falcon-Mamba
+and Jamba have it too, and RWKV-7 (Peng et al. 2025).
 """
 import numpy as np
 
@@ -157,6 +157,22 @@ RECURRENT = {
 }
 
 
+def rwkv(head, decay, rate, value, gate):
+    return {"wkv.head_size": head, "attention.decay_lora_rank": decay, "attention.iclr_lora_rank": rate,
+            "attention.value_residual_mix_lora_rank": value, "attention.gate_lora_rank": gate}
+
+
+RECURRENT |= {
+    "rwkv7": dict(
+        arch="rwkv7", kind="rwkv", norm="layer", embed_norm=True, ffn_norm="attn_norm_2", layers=3, heads=0,
+        heads_kv=0, embd=64, recurrent=[True] * 3, state=64, keys=rwkv(64, 12, 8, 16, 20)),
+    "rwkv7-small": dict( # of sizes that no vector and no tile divides
+        arch="rwkv7", kind="rwkv", norm="layer", embed_norm=True, ffn_norm="attn_norm_2", layers=2, heads=0,
+        heads_kv=0, embd=78, ff=36, recurrent=[True] * 2, state=26,
+        keys={**rwkv(26, 5, 7, 3, 9), "token_shift_count": 2}),
+}
+
+
 def is_layer(c, i):
     return bool(c.get("recurrent")) and c["recurrent"][i]
 
@@ -168,6 +184,24 @@ def tensors(c, i, t, mat, vec, norm):
         mat(p + "shortconv.in_proj", 3 * d, d)
         vec(p + "shortconv.conv.weight", (d, c["width"]), 0.0, 0.7)
         mat(p + "shortconv.out_proj", d, d)
+        return
+    if c["kind"] == "rwkv":
+        ranks = [c["keys"][f"attention.{z}_lora_rank"] for z in (
+            "decay", "iclr", "value_residual_mix" if i else "iclr", "gate")]
+        for x, rank in zip("wavg", ranks):
+            mat(p + f"time_mix_{x}1", rank, d)
+            mat(p + f"time_mix_{x}2", d, rank)
+            if x != "g":
+                vec(p + f"time_mix_{x}0.weight", d, 0.0, 1.0)
+        vec(p + "time_mix_lerp_fused.weight", (6, 1, 1, d), 0.5)
+        for x, mean in (("k_k", 0.85), ("k_a", 1.0), ("r_k", 0.0)):
+            vec(p + f"time_mix_{x}.weight", d, mean)
+        for x in ("receptance", "key", "value", "output"):
+            mat(p + "time_mix_" + x, d, d)
+        norm(p + "time_mix_ln", d)
+        vec(p + "channel_mix_lerp_k.weight", (1, 1, d), 0.5)
+        mat(p + "channel_mix_key", c["ff"], d)
+        mat(p + "channel_mix_value", d, c["ff"])
         return
     if c["kind"] == "kimi":
         rank, key = c["rank"], c["state"]
@@ -244,6 +278,52 @@ def convolve(x, w, bias=0.0):
     return sum(padded[i:i + len(x)] * w[:, i] for i in range(width)) + bias
 
 
+def sigmoid(x):
+    return 1 / (1 + np.exp(-x))
+
+
+def before(y):
+    """The row before each; none is zero."""
+    return np.concatenate([np.zeros((1, y.shape[1])), y[:-1]])
+
+
+def time_mix(c, t, y, w, linear):
+    """RWKV-7's heads. V of the first layer stays in t."""
+    n, size = len(y), c["state"]
+    shift = before(y) - y
+    r, d, k, v, a, g = (y + shift * lerp for lerp in w("time_mix_lerp_fused.weight").reshape(6, -1))
+    q, k, value = (linear(z, "time_mix_" + x) for z, x in ((r, "receptance"), (k, "key"), (v, "value")))
+    step = sigmoid(linear(np.tanh(linear(d, "time_mix_w1")), "time_mix_w2") + w("time_mix_w0.weight"))
+    forget = np.exp(-np.float64(np.float32(0.606531)) * step)
+    towards = sigmoid(linear(linear(v, "time_mix_v1"), "time_mix_v2") + w("time_mix_v0.weight"))
+    first = t.setdefault("first value", value)
+    value = value + (first - value) * towards
+    a = sigmoid(linear(linear(a, "time_mix_a1"), "time_mix_a2") + w("time_mix_a0.weight"))
+    unit = (k * w("time_mix_k_k.weight")).reshape(n, -1, size)
+    unit = unit / np.sqrt((unit * unit).sum(-1, keepdims=True))
+    k = k + (a - 1) * k * w("time_mix_k_a.weight")
+    q, k, value, forget, a = (z.reshape(n, -1, size) for z in (q, k, value, forget, a))
+    s, out = np.zeros((q.shape[1], size, size)), np.zeros_like(q)
+    for i in range(n): # a row of s for each key
+        was = np.einsum("hkv,hk->hv", s, unit[i])
+        s = s * forget[i, :, :, None] + np.einsum("hk,hv->hkv", k[i], value[i])
+        s = s - np.einsum("hk,hv->hkv", unit[i] * a[i], was)
+        out[i] = np.einsum("hkv,hk->hv", s, q[i])
+    out = out - out.mean(-1, keepdims=True)
+    out = (out / np.sqrt((out * out).mean(-1, keepdims=True) + np.float64(np.float32(64e-5)))).reshape(n, -1)
+    out = out * w("time_mix_ln.weight") + w("time_mix_ln.bias")
+    bonus = (q * k * w("time_mix_r_k.weight").reshape(-1, size)).sum(-1, keepdims=True) * value
+    gate = linear(sigmoid(linear(g, "time_mix_g1")), "time_mix_g2")
+    return linear((out + bonus.reshape(n, -1)) * gate, "time_mix_output")
+
+
+def channel_mix(t, i, y):
+    """RWKV-7's feed-forward part."""
+    p = f"blk.{i}.channel_mix_"
+    x = y + (before(y) - y) * t[p + "lerp_k.weight"].reshape(-1)
+    return np.maximum(x @ t[p + "key.weight"].T, 0) ** 2 @ t[p + "value.weight"].T
+
+
 def layer(c, i, t, y, eps):
     """What recurrent layer i makes of the normalised rows y."""
     def w(name):
@@ -256,6 +336,8 @@ def layer(c, i, t, y, eps):
         return x / np.sqrt((x * x).mean(-1, keepdims=True) + eps)
 
     n = len(y)
+    if c["kind"] == "rwkv":
+        return time_mix(c, t, y, w, linear)
     if c["kind"] == "conv":
         b, gate, x = np.split(linear(y, "shortconv.in_proj"), 3, -1)
         return linear(gate * convolve(b * x, w("shortconv.conv.weight")), "shortconv.out_proj")

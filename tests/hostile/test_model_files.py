@@ -191,6 +191,14 @@ def further():
     yield "bailingmoe3_unbounded", tiny.ling(False), ("kda.gate_lower_bound is missing",)
 
     yield from integers(
+        tiny.rwkv, "rwkv7", {"token_shift_count": (2,)}, ("wkv.head_size", 0, 3, 1025),
+        ("token_shift_count", 0, 1, 3),
+        *((f"attention.{x}_lora_rank", 0, 2**14 + 1)
+          for x in ("decay", "iclr", "value_residual_mix", "gate")))
+    yield "rwkv7_no_forward_part", tiny.rwkv(**{
+        "rwkv7.feed_forward_length": (U32, 0)}), ("feed_forward_length is missing or 0",)
+
+    yield from integers(
         tiny.llama4, "llama4",
         {"attention.sliding_window": (0, 1, *BIG), "interleave_moe_layer_step": (0, *BIG),
          "attention.chunk_size": (0, *BIG), "attention.sliding_window_pattern": (0, 1, *BIG)},

@@ -513,7 +513,7 @@ static void each_row(const struct eval *v, const struct op *op)
             break;
         case OP_HEAD_LAYER_NORM:
             for (uint32_t i = 0; i < n; i += op->head_dim)
-                head_layer_norm(op, i, out + i, op->head_dim, hp->norm_eps);
+                head_layer_norm(op, i, out + i, op->head_dim, op->eps > 0 ? op->eps : hp->norm_eps);
             break;
         case OP_HEAD_NORM:
             for (uint32_t i = 0; i < n; i += op->head_dim)

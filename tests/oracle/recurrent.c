@@ -28,14 +28,15 @@ static double value_of(const struct gguf_tensor *t, uint64_t i)
 static void convolve(const struct rows *v, const struct op *op)
 {
     const uint32_t width = v->m->hp.conv_width;
+    const uint32_t first = op->first_channel;
     for (uint32_t c = 0; c < op->n_out; c++) {
         for (uint32_t r = v->n; r-- > 0;) { /* the last first: rows before it are as they were */
             double sum = op->bias ? value_of(op->bias, c) : 0;
             for (uint32_t i = 0; i < width; i++)
                 if (r + 1 + i >= width)
                     sum += value_of(op->w, (uint64_t)c * width + i) *
-                           row_of(v, op->out, r + 1 + i - width)[c];
-            row_of(v, op->out, r)[c] = op->gated ? sum / (1 + exp(-sum)) : sum;
+                           row_of(v, op->out, r + 1 + i - width)[first + c];
+            row_of(v, op->out, r)[first + c] = op->gated ? sum / (1 + exp(-sum)) : sum;
         }
     }
 }
@@ -43,7 +44,7 @@ static void convolve(const struct rows *v, const struct op *op)
 static void unit(const struct rows *v, const struct op *op, uint32_t r)
 {
     for (double *x = row_of(v, op->out, r), *end = x + op->n_out; x < end; x += op->head_dim) {
-        double sum = v->m->hp.norm_eps;
+        double sum = op->eps > 0 ? op->eps : v->m->hp.norm_eps;
         for (uint32_t i = 0; i < op->head_dim; i++)
             sum += x[i] * x[i];
         for (uint32_t i = 0; i < op->head_dim; i++)
@@ -97,6 +98,31 @@ static void recur(const struct rows *v, const struct op *op, uint32_t h)
     free(state);
 }
 
+/* One head whose vectors have rows of their own, likewise. */
+static void recur_apart(const struct rows *v, const struct op *op, uint32_t h)
+{
+    const uint32_t n = v->m->hp.rec_key;
+    const size_t own = (size_t)h * n;
+    double *state = mem_zalloc((size_t)n * n, sizeof *state);
+    for (uint32_t r = 0; r < v->n; r++) {
+        const double *q = row_of(v, BUF_Q, r) + own, *k = row_of(v, BUF_K, r) + own;
+        const double *u = row_of(v, BUF_REC_KEY, r) + own, *b = row_of(v, BUF_BETA, r) + own;
+        const double *f = row_of(v, BUF_RATE, r) + own, *x = row_of(v, BUF_V, r) + own;
+        for (uint32_t c = 0; c < n; c++) {
+            double was = 0, out = 0;
+            for (uint32_t i = 0; i < n; i++)
+                was += state[i * n + c] * u[i];
+            for (uint32_t i = 0; i < n; i++) {
+                double *s = &state[i * n + c];
+                *s = f[i] * *s + k[i] * x[c] - b[i] * was;
+                out += *s * q[i];
+            }
+            row_of(v, op->out, r)[own + c] = out;
+        }
+    }
+    free(state);
+}
+
 /* One channel, likewise. */
 static void recur_channel(const struct rows *v, const struct op *op, uint32_t c)
 {
@@ -125,7 +151,9 @@ bool oracle_recurrent(const struct model *m, const struct op *op, double *const 
         return true;
     case OP_RECUR:
         for (uint32_t h = 0; h < op->n_head; h++)
-            (op->recur == RECUR_SELECTIVE ? recur_channel : recur)(&v, op, h);
+            (op->recur == RECUR_SELECTIVE     ? recur_channel
+             : op->recur == RECUR_DELTA_APART ? recur_apart
+                                              : recur)(&v, op, h);
         return true;
     case OP_HEAD_UNIT:
         for (uint32_t r = 0; r < n; r++)

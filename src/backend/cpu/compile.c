@@ -69,7 +69,7 @@ static struct step *add_step_over(struct compiler *c,
         s->unary = op->unary;
         s->front = op->front;
         s->zero = op->zero;
-        s->eps = c->m->hp.norm_eps;
+        s->eps = op->eps > 0.0f ? op->eps : c->m->hp.norm_eps;
         s->recur = op->recur;
         if (c->packed == op->out)
             c->packed_formats = 0;
@@ -396,7 +396,7 @@ static void compile_select(struct compiler *c, const struct op *op)
 static void compile_conv(struct compiler *c, const struct op *op)
 {
     struct phase *p = add_phase(c, PHASE_CONV);
-    const uint32_t width = c->m->hp.conv_width, n = c->m->hp.conv_channels;
+    const uint32_t width = c->m->hp.conv_width, n = op->n_out;
     float *w = c->b->vectors + c->n_vector_floats;
     copy_vector(c, op->w);
     for (uint32_t i = 0; i < width; i++)
@@ -405,6 +405,8 @@ static void compile_conv(struct compiler *c, const struct op *op)
                    op->w->data + ((size_t)k * width + i) * sizeof *w,
                    sizeof *w);
     p->layer = op->layer;
+    p->first_channel = op->first_channel;
+    p->n_channels = n;
     p->w = w;
     p->bias = copy_vector(c, op->bias);
     p->gated = op->gated;
@@ -436,6 +438,7 @@ static void compile_recur(struct compiler *c, const struct op *op)
     p->n_head = op->n_head;
     p->w = op->recur == RECUR_SELECTIVE ? copy_tiles(c, op) : copy_vector(c, op->w);
     p->bias = copy_vector(c, op->bias);
+    p->n_channels = op->n_head;
     p->recur = op->recur;
     p->tiled = op->tiled;
     if (c->packed == op->out)
@@ -448,7 +451,7 @@ static void compile_head_norm(struct compiler *c, const struct op *op)
     struct step *s = add_step(c, STEP_HEAD_NORM, op);
     if (op->kind == OP_HEAD_UNIT) { /* x / sqrt(dim) / sqrt(mean(x^2) + eps / dim) */
         s->w = fill_vector(c, dim, 1.0f / sqrtf((float)dim));
-        s->eps = c->m->hp.norm_eps / (float)dim;
+        s->eps /= (float)dim;
         return;
     }
     s->w = op->w ? copy_vector(c, op->w) : fill_vector(c, dim, 1.0f);

@@ -146,7 +146,8 @@ struct phase {
     uint32_t window;
     enum window_kind window_kind;
     const float *sinks, *slopes; /* [n_head] or NULL */
-    /* CONV: [conv_width][conv_channels], [conv_channels] or NULL; RECUR: [n_head] or NULL; of
+    uint32_t first_channel, n_channels; /* CONV; RECUR has n_channels, too, where it goes by them */
+    /* CONV: [conv_width][n_channels], [n_channels] or NULL; RECUR: [n_head] or NULL; of
      * channels as in struct selective_job, and [n_head] */
     const float *w, *bias;
     bool gated, tiled;

@@ -233,7 +233,8 @@ struct conv_job {
     size_t stride;
     uint32_t n_rows, n_channels;
     uint32_t width;      /* 2 .. CONV_MAX_WIDTH */
-    size_t stride_state; /* floats from row to row of a state, and of w */
+    size_t stride_state; /* floats from row to row of a state, */
+    size_t stride_w;     /* and of w */
     const float *from;   /* [width - 1] rows before the first, the oldest first; NULL: zeros */
     float *to;           /* likewise, behind the last; may be from */
     const float *w;      /* [width] rows: what the oldest is multiplied by first */
@@ -244,11 +245,14 @@ struct conv_job {
 /* Rows of one head of one sequence through its state (OP_RECUR). */
 struct recur_job {
     bool delta, each; /* each: a row's rate has n_key values, one for each key; with delta */
+    bool apart;       /* what is taken out is read by `unit` and added along beta, which has n_key
+                       * values, too (RECUR_DELTA_APART); with both */
     uint32_t n_rows, n_key, n_value;
     const float *from; /* [n_key * n_value] as recurrent_impl.h has them; NULL: zeros */
     float *to;         /* likewise; may be from */
     const float *q, *k, *v;
-    size_t stride; /* of q, k, v from row to row */
+    size_t q_stride, k_stride, v_stride; /* from row to row */
+    const float *unit;                   /* apart: [n_key]; with k_stride */
     const float *rate, *beta;
     size_t rate_stride, beta_stride;
     float *out;

@@ -64,9 +64,10 @@ static void run_conv_item(struct cpu_backend *b, const struct phase *p, uint32_t
 {
     const struct model_hparams *hp = &b->model->hp;
     const struct layer_state *l = &b->states[p->layer];
-    const uint32_t n_parts = (hp->conv_channels + p->chunk - 1) / p->chunk;
+    const uint32_t n_parts = (p->n_channels + p->chunk - 1) / p->chunk;
     const struct batch_seq *seq = &b->batch->seqs[item / n_parts];
-    const uint32_t c = item % n_parts * p->chunk, left = hp->conv_channels - c;
+    const uint32_t own = item % n_parts * p->chunk, left = p->n_channels - own;
+    const uint32_t c = p->first_channel + own;
     struct stretch s;
     for (uint32_t done = 0; next_stretch(b, l, seq, &done, &s);) {
         const struct conv_job job = {
@@ -76,10 +77,11 @@ static void run_conv_item(struct cpu_backend *b, const struct phase *p, uint32_t
             .n_channels = left < p->chunk ? left : p->chunk,
             .width = hp->conv_width,
             .stride_state = hp->conv_channels,
+            .stride_w = p->n_channels,
             .from = s.from ? s.from + c : NULL,
             .to = s.to + c,
-            .w = p->w + c,
-            .bias = p->bias ? p->bias + c : NULL,
+            .w = p->w + own,
+            .bias = p->bias ? p->bias + own : NULL,
             .gated = p->gated,
         };
         b->kernels->conv(&job);
@@ -111,7 +113,9 @@ static void run_recur_item(struct cpu_backend *b, const struct phase *p, uint32_
             .q = mix + (delta ? 0 : values + keys) + shared,
             .k = mix + (delta ? keys : values) + shared,
             .v = mix + (delta ? 2 * keys : 0) + own,
-            .stride = b->stride[BUF_MIX],
+            .q_stride = b->stride[BUF_MIX],
+            .k_stride = b->stride[BUF_MIX],
+            .v_stride = b->stride[BUF_MIX],
             .rate = cpu_row_of(b, BUF_RATE, s.first_row) + (each ? head * hp->rec_key : head),
             .beta = cpu_row_of(b, BUF_BETA, s.first_row) + head,
             .rate_stride = b->stride[BUF_RATE],
@@ -120,6 +124,42 @@ static void run_recur_item(struct cpu_backend *b, const struct phase *p, uint32_
             .out_stride = b->stride[BUF_REC],
             .scale = delta ? 1.0f / sqrtf((float)hp->rec_key) : 1.0f,
             .skip = p->w ? p->w[head] : 0.0f,
+        };
+        b->kernels->recur(&job);
+    }
+}
+
+static void run_apart_item(struct cpu_backend *b, const struct phase *p, uint32_t item)
+{
+    const struct model_hparams *hp = &b->model->hp;
+    const struct layer_state *l = &b->states[p->layer];
+    const struct batch_seq *seq = &b->batch->seqs[item / p->n_head];
+    const size_t own = (size_t)(item % p->n_head) * hp->rec_key; /* keys are as many as values */
+    const size_t before = model_conv_state_floats(hp) + own * hp->rec_key;
+    struct stretch s;
+    for (uint32_t done = 0; next_stretch(b, l, seq, &done, &s);) {
+        const struct recur_job job = {
+            .delta = true,
+            .each = true,
+            .apart = true,
+            .n_rows = s.n_rows,
+            .n_key = hp->rec_key,
+            .n_value = hp->rec_value,
+            .from = s.from ? s.from + before : NULL,
+            .to = s.to + before,
+            .q = cpu_row_of(b, BUF_Q, s.first_row) + own,
+            .q_stride = b->stride[BUF_Q],
+            .k = cpu_row_of(b, BUF_K, s.first_row) + own,
+            .unit = cpu_row_of(b, BUF_REC_KEY, s.first_row) + own,
+            .k_stride = b->stride[BUF_K],
+            .v = cpu_row_of(b, BUF_V, s.first_row) + own,
+            .v_stride = b->stride[BUF_V],
+            .rate = cpu_row_of(b, BUF_RATE, s.first_row) + own,
+            .rate_stride = b->stride[BUF_RATE],
+            .beta = cpu_row_of(b, BUF_BETA, s.first_row) + own,
+            .beta_stride = b->stride[BUF_BETA],
+            .out = cpu_row_of(b, BUF_REC, s.first_row) + own,
+            .out_stride = b->stride[BUF_REC],
         };
         b->kernels->recur(&job);
     }
@@ -164,6 +204,8 @@ void recurrent_run(struct cpu_backend *b, const struct phase *p, uint32_t item)
         run_conv_item(b, p, item);
     else if (p->recur == RECUR_SELECTIVE)
         run_selective_item(b, p, item);
+    else if (p->recur == RECUR_DELTA_APART)
+        run_apart_item(b, p, item);
     else
         run_recur_item(b, p, item);
 }
@@ -171,7 +213,7 @@ void recurrent_run(struct cpu_backend *b, const struct phase *p, uint32_t item)
 /* Few sequences are divided into parts, so that all workers have some. */
 uint32_t recurrent_items(const struct cpu_backend *b, struct phase *p)
 {
-    const uint32_t n_seqs = b->batch->n_seqs, n = b->model->hp.conv_channels;
+    const uint32_t n_seqs = b->batch->n_seqs, n = p->n_channels;
     if (p->kind == PHASE_RECUR && p->recur != RECUR_SELECTIVE)
         return n_seqs * p->n_head;
     const uint32_t want = pool_size(b->pool) * 8 / n_seqs + 1;

@@ -24,10 +24,10 @@ INLINE void conv_part(const struct conv_job *j, uint32_t c, uint32_t n, const ui
             vf sum = j->bias ? vf_load_n(j->bias + c + at, left) : vf_zero();
             for (uint32_t i = 0; i < n_ring; i++)
                 sum = vf_fma(vf_load_n(ring[(r + i) % n_ring] + at, left),
-                             vf_load_n(j->w + i * j->stride_state + c + at, left),
+                             vf_load_n(j->w + i * j->stride_w + c + at, left),
                              sum);
             const vf now = vf_load_n(x + at, left);
-            sum = vf_fma(now, vf_load_n(j->w + n_ring * j->stride_state + c + at, left), sum);
+            sum = vf_fma(now, vf_load_n(j->w + n_ring * j->stride_w + c + at, left), sum);
             vf_store_n(ring[r % n_ring] + at, now, left); /* where the oldest was */
             vf_store_n(x + at, j->gated ? silu_mul(sum, vf_set1(1.0f)) : sum, left);
         }
@@ -162,8 +162,8 @@ INLINE void recur_tile(
     const float *from = j->from ? j->from + at : NULL;
     float *to = j->to + at;
     for (uint32_t r = 0; r < j->n_rows; r++, from = to) {
-        const float *k = j->k + r * j->stride, *q = j->q + r * j->stride;
-        const float *value = j->v + r * j->stride + c;
+        const float *k = j->k + r * j->k_stride, *q = j->q + r * j->q_stride;
+        const float *value = j->v + r * j->v_stride + c;
         const float *f = j->rate + r * j->rate_stride;
         const float b = j->beta[r * j->beta_stride];
         float *out = j->out + r * j->out_stride + c;
@@ -195,8 +195,8 @@ static void recur_column(const struct recur_job *j, uint32_t c)
     const float *from = j->from ? j->from + at : NULL;
     float *to = j->to + at;
     for (uint32_t r = 0; r < j->n_rows; r++, from = to) {
-        const float *k = j->k + r * j->stride, *q = j->q + r * j->stride;
-        const float value = j->v[r * j->stride + c];
+        const float *k = j->k + r * j->k_stride, *q = j->q + r * j->q_stride;
+        const float value = j->v[r * j->v_stride + c];
         const float *f = j->rate + r * j->rate_stride;
         const float b = j->beta[r * j->beta_stride];
         float read = 0, y = 0;
@@ -211,12 +211,107 @@ static void recur_column(const struct recur_job *j, uint32_t c)
     }
 }
 
+/* One row of a tile: to = f from + k v - b was, added up times q; was: what `from` has by unit. */
+INLINE void move_row_apart(const float *from,
+                           float *to,
+                           vf f,
+                           vf k,
+                           vf b,
+                           vf q,
+                           const vf *value,
+                           const vf *was,
+                           vf *sum,
+                           const int nv)
+{
+    UNROLL for (int v = 0; v < nv; v++)
+    {
+        vf now = vf_mul(k, value[v]);
+        if (from)
+            now = vf_sub(vf_fma(vf_load(from + v * VL), f, now), vf_mul(b, was[v]));
+        vf_store(to + v * VL, now);
+        sum[v] = vf_fma(now, q, sum[v]);
+    }
+}
+
+/* As recur_tile, with what is taken out apart. */
+INLINE void apart_tile(const struct recur_job *j, uint32_t c, const int nv)
+{
+    const size_t at = (size_t)c * j->n_key;
+    const float *from = j->from ? j->from + at : NULL, one = 1.0f;
+    float *to = j->to + at;
+    for (uint32_t r = 0; r < j->n_rows; r++, from = to) {
+        const float *k = j->k + r * j->k_stride, *q = j->q + r * j->q_stride;
+        const float *f = j->rate + r * j->rate_stride, *b = j->beta + r * j->beta_stride;
+        vf value[REC_TILE / VL], was[REC_TILE / VL], sum[REC_CHAINS * REC_TILE / VL];
+        UNROLL for (int v = 0; v < nv; v++)
+        {
+            value[v] = vf_load(j->v + r * j->v_stride + c + v * VL);
+            was[v] = vf_zero();
+        }
+        UNROLL for (int i = 0; i < REC_CHAINS * nv; i++) sum[i] = vf_zero();
+        if (from)
+            read_tile(from, j->unit + r * j->k_stride, &one, j->n_key, false, was, nv);
+        for (uint32_t i = 0; i < j->n_key; i++) {
+            const size_t own = (size_t)i * nv * VL;
+            move_row_apart(from ? from + own : NULL,
+                           to + own,
+                           vf_set1(f[i]),
+                           vf_set1(k[i]),
+                           vf_set1(b[i]),
+                           vf_set1(q[i]),
+                           value,
+                           was,
+                           sum + i % REC_CHAINS * nv,
+                           nv);
+        }
+        UNROLL for (int v = 0; v < nv; v++)
+            vf_store(j->out + r * j->out_stride + c + v * VL, rec_fold(sum + v, nv));
+    }
+}
+
+static void apart_column(const struct recur_job *j, uint32_t c)
+{
+    const size_t at = (size_t)c * j->n_key;
+    const float *from = j->from ? j->from + at : NULL;
+    float *to = j->to + at;
+    for (uint32_t r = 0; r < j->n_rows; r++, from = to) {
+        const float *k = j->k + r * j->k_stride, *q = j->q + r * j->q_stride;
+        const float *f = j->rate + r * j->rate_stride, *b = j->beta + r * j->beta_stride;
+        const float *unit = j->unit + r * j->k_stride, value = j->v[r * j->v_stride + c];
+        float was = 0, y = 0;
+        for (uint32_t i = 0; from && i < j->n_key; i++)
+            was += from[i] * unit[i];
+        for (uint32_t i = 0; i < j->n_key; i++) {
+            to[i] = (from ? from[i] * f[i] : 0.0f) + k[i] * value - b[i] * was;
+            y += to[i] * q[i];
+        }
+        j->out[r * j->out_stride + c] = y;
+    }
+}
+
+static void run_apart(const struct recur_job *j)
+{
+    uint32_t c = 0;
+    for (; c + REC_TILE <= j->n_value; c += REC_TILE)
+        apart_tile(j, c, REC_TILE / VL);
+    if (c + REC_TILE / 2 <= j->n_value) {
+        apart_tile(j, c, REC_TILE / 2 / VL);
+        c += REC_TILE / 2;
+    }
+    for (; c < j->n_value; c++)
+        apart_column(j, c);
+}
+
 static void run_recur(const struct recur_job *j)
 {
     uint32_t c = 0;
     if (j->n_rows == 0) {
         if (j->from && j->from != j->to)
             memcpy(j->to, j->from, (size_t)j->n_key * j->n_value * sizeof(float));
+        return;
+    }
+    if (j->apart) {
+        run_apart(j);
         return;
     }
     for (; c + REC_TILE <= j->n_value; c += REC_TILE) {

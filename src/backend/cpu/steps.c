@@ -171,7 +171,7 @@ static void step_head_layer_norm(const struct cpu_backend *b, const struct step 
     float *x = cpu_row_of(b, s->out, row);
     const uint32_t dim = s->head_dim;
     for (uint32_t i = 0; i < s->n; i += dim)
-        b->kernels->layer_norm(x + i, s->w + i, s->bias + i, x + i, dim, b->model->hp.norm_eps);
+        b->kernels->layer_norm(x + i, s->w + i, s->bias + i, x + i, dim, s->eps);
 }
 
 /* The end of each head's values, or their beginning. */

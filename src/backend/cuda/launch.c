@@ -19,8 +19,8 @@ static struct cuda_act act_of(struct cuda_act act, const struct launch *l, uint3
 
 static struct cuda_norm norm_of(const struct cuda_backend *b, const struct launch *l)
 {
-    const float eps = b->model->hp.norm_eps;
     const struct op *op = l->op;
+    const float eps = op->eps > 0.0f ? op->eps : b->model->hp.norm_eps;
     const bool unit = op->kind == OP_HEAD_UNIT;
     return (struct cuda_norm){.in = b->bufs[l->in],
                               .out = b->bufs[l->out],
@@ -208,9 +208,11 @@ static void launch_conv(const struct cuda_backend *b,
                                  .states = b->states[l->op->layer],
                                  .w = vector_at(b, l->w),
                                  .bias = vector_at(b, l->bias),
-                                 .n = b->model->hp.conv_channels,
+                                 .n = l->op->n_out,
                                  .width = b->model->hp.conv_width,
-                                 .gated = l->op->gated};
+                                 .gated = l->op->gated,
+                                 .first = l->op->first_channel,
+                                 .step = b->model->hp.conv_channels};
     cuda_conv(at, &op);
 }
 
@@ -234,11 +236,14 @@ static void launch_recur(const struct cuda_backend *b,
                          const struct launch *l)
 {
     const struct model_hparams *hp = &b->model->hp;
-    const bool delta = l->op->recur != RECUR_SCAN;
+    const bool delta = l->op->recur != RECUR_SCAN, apart = l->op->recur == RECUR_DELTA_APART;
     const struct cuda_recur op = {.mix = b->bufs[l->in],
                                   .rate = b->bufs[BUF_RATE],
                                   .beta = b->bufs[BUF_BETA],
                                   .out = b->bufs[l->out],
+                                  .k = b->bufs[BUF_K],
+                                  .v = b->bufs[BUF_V],
+                                  .unit = b->bufs[BUF_REC_KEY],
                                   .states = b->states[l->op->layer],
                                   .skip = vector_at(b, l->w),
                                   .n_head = l->op->n_head,
@@ -247,7 +252,8 @@ static void launch_recur(const struct cuda_backend *b,
                                   .n_value = hp->rec_value,
                                   .scale = delta ? 1.0f / sqrtf((float)hp->rec_key) : 1.0f,
                                   .delta = delta,
-                                  .each = l->op->recur == RECUR_DELTA_EACH,
+                                  .each = apart || l->op->recur == RECUR_DELTA_EACH,
+                                  .apart = apart,
                                   .tiled = l->op->tiled};
     cuda_recur(at, &op);
 }
@@ -417,7 +423,7 @@ static void launch_one(const struct cuda_backend *b,
                              b->bufs[l->out],
                              l->heads,
                              l->n,
-                             hp->norm_eps,
+                             l->op->eps > 0.0f ? l->op->eps : hp->norm_eps,
                              vector_at(b, l->w),
                              vector_at(b, l->bias));
         break;

@@ -3,6 +3,7 @@
  *      convolution   y[r] = silu(b + sum over i of w[i] x[r - W + 1 + i])      a thread a channel
  *      delta rule    S = f S + k (v - f S^T k) b;   y = S^T q scale            lanes a column
  *                    (or f for each key)
+ *      apart         S = f S + k v - b (S^T u);     y = S^T q
  *      scan          S = f S + k v b;               y = S^T q scale + skip v   of S
  *      selective     s[i] = e^(d a[i]) s[i] + k[i] d x;   y = s q + skip x     4 lanes a channel
  *
@@ -115,8 +116,9 @@ template <int W> static __global__ void conv_kernel(cuda_step step, struct cuda_
         return;
     const cuda_seq seq = step.seqs[blockIdx.x];
     const float bias = op.bias ? op.bias[c] : 0.0f;
-    const float *from = seq.first_pos ? state_at(op.states, seq.state_from) + c : NULL;
-    float *x = op.x.p + seq.first_row * op.x.stride + c;
+    const uint32_t own = op.first + c, apart = op.step ? op.step : op.n;
+    const float *from = seq.first_pos ? state_at(op.states, seq.state_from) + own : NULL;
+    float *x = op.x.p + seq.first_row * op.x.stride + own;
     kept_states kept(step, seq);
     conv_rows<W> last;
     float w[W];
@@ -126,7 +128,7 @@ template <int W> static __global__ void conv_kernel(cuda_step step, struct cuda_
         w[i] = op.w[static_cast<size_t>(c) * W + i];
 #pragma unroll
     for (int i = 0; i < W - 1; i++)
-        last.row[i] = from ? from[static_cast<size_t>(i) * op.n] : 0.0f;
+        last.row[i] = from ? from[static_cast<size_t>(i) * apart] : 0.0f;
     for (uint32_t done = 0; done < seq.n_rows; done += CONV_ROWS) {
         float in[CONV_ROWS];
 #pragma unroll
@@ -139,10 +141,10 @@ template <int W> static __global__ void conv_kernel(cuda_step step, struct cuda_
             const float sum = last.pass(in[r], w, bias);
             x[(done + r) * op.x.stride] = op.gated ? silu(sum) : sum;
             if (kept.take(done + r + 1, &state))
-                last.store(state_at(op.states, state) + c, op.n);
+                last.store(state_at(op.states, state) + own, apart);
         }
     }
-    last.store(state_at(op.states, seq.state_to) + c, op.n);
+    last.store(state_at(op.states, seq.state_to) + own, apart);
 }
 
 template <int W> static void conv_launch(const struct cuda_at *at, const struct cuda_conv *op)
@@ -193,11 +195,15 @@ void cuda_rates(const struct cuda_at *at, const struct cuda_rates *op)
 
 /* --- heads --- */
 
-/* What a block has of some rows. Keys behind n_key are zeros, in states too. EACH: rates are of
- * keys. */
-template <int G, bool EACH> struct recur_tile {
-    enum { KEYS = 4 * LANES * G, ROWS = G <= 4 ? 16 : 64 / G, RATES = EACH ? KEYS : 1 };
+/* What heads forget by: one rate; one for each key; likewise, and what is taken out apart. */
+enum recur_mode { ONE_RATE, EACH_RATE, APART };
+
+/* What a block has of some rows. Keys behind n_key are zeros, in states too. */
+template <int G, int MODE> struct recur_tile {
+    enum { KEYS = 4 * LANES * G, ROWS = G <= 4 ? 16 : 64 / G };
+    enum { RATES = MODE != ONE_RATE ? KEYS : 1, UNITS = MODE == APART ? KEYS : 4 };
     float k[ROWS][KEYS], q[ROWS][KEYS];
+    float unit[MODE == APART ? ROWS : 1][UNITS], back[MODE == APART ? ROWS : 1][UNITS];
     float rate[ROWS][RATES];
     float v[ROWS][COLUMNS], out[ROWS][COLUMNS];
     float beta[ROWS];
@@ -205,9 +211,10 @@ template <int G, bool EACH> struct recur_tile {
 
 /* Where a row has what the block reads. */
 struct recur_places {
-    const float *mix, *rate, *beta;
+    const float *q, *k, *v, *rate, *beta, *unit;
     float *out;
-    uint32_t q, k, v, columns; /* of mix; columns: that there are */
+    size_t k_stride, v_stride;
+    uint32_t columns; /* that there are */
     __device__ __forceinline__ recur_places(const struct cuda_recur &op,
                                             const cuda_seq &seq,
                                             uint32_t head,
@@ -216,46 +223,61 @@ struct recur_places {
         const uint32_t keys = op.n_group * op.n_key, values = op.n_head * op.n_value;
         const uint32_t group = op.tiled ? head % op.n_group : head / (op.n_head / op.n_group);
         const uint32_t own = head * op.n_value + first, left = op.n_value - first;
-        mix = op.mix.p + seq.first_row * op.mix.stride;
+        const float *mix = op.mix.p + seq.first_row * op.mix.stride;
         rate = op.rate.p + seq.first_row * op.rate.stride + (op.each ? head * op.n_key : head);
-        beta = op.beta.p + seq.first_row * op.beta.stride + head;
+        beta = op.beta.p + seq.first_row * op.beta.stride + (op.apart ? head * op.n_key : head);
         out = op.out.p + seq.first_row * op.out.stride + own;
-        q = (op.delta ? 0 : values + keys) + group * op.n_key;
-        k = (op.delta ? keys : values) + group * op.n_key;
-        v = (op.delta ? 2 * keys : 0) + own;
         columns = left < COLUMNS ? left : uint32_t{COLUMNS};
+        if (op.apart) {
+            q = mix + head * op.n_key;
+            k = op.k.p + seq.first_row * op.k.stride + head * op.n_key;
+            v = op.v.p + seq.first_row * op.v.stride + own;
+            unit = op.unit.p + seq.first_row * op.unit.stride + head * op.n_key;
+            k_stride = op.k.stride;
+            v_stride = op.v.stride;
+            return;
+        }
+        q = mix + (op.delta ? 0 : values + keys) + group * op.n_key;
+        k = mix + (op.delta ? keys : values) + group * op.n_key;
+        v = mix + (op.delta ? 2 * keys : 0) + own;
+        unit = NULL;
+        k_stride = v_stride = op.mix.stride;
     }
 };
 
 /* n rows from `done` on, by all threads of the block. */
-template <int G, bool EACH>
-static __device__ __forceinline__ void load_tile(recur_tile<G, EACH> *t,
+template <int G, int MODE>
+static __device__ __forceinline__ void load_tile(recur_tile<G, MODE> *t,
                                                  const struct cuda_recur &op,
                                                  const recur_places &at,
                                                  uint32_t done,
                                                  uint32_t n)
 {
-    enum { KEYS = recur_tile<G, EACH>::KEYS, RATES = recur_tile<G, EACH>::RATES };
+    enum { KEYS = recur_tile<G, MODE>::KEYS, RATES = recur_tile<G, MODE>::RATES };
     for (uint32_t i = threadIdx.x; i < n * KEYS; i += RECUR_THREADS) {
         const uint32_t r = i / KEYS, key = i % KEYS;
-        const float *row = at.mix + (done + r) * op.mix.stride;
-        t->k[r][key] = key < op.n_key ? row[at.k + key] : 0.0f;
-        t->q[r][key] = key < op.n_key ? row[at.q + key] : 0.0f;
+        t->k[r][key] = key < op.n_key ? at.k[(done + r) * at.k_stride + key] : 0.0f;
+        t->q[r][key] = key < op.n_key ? at.q[(done + r) * op.mix.stride + key] : 0.0f;
+    }
+    for (uint32_t i = threadIdx.x; MODE == APART && i < n * KEYS; i += RECUR_THREADS) {
+        const uint32_t r = i / KEYS, key = i % KEYS;
+        t->unit[r][key] = key < op.n_key ? at.unit[(done + r) * op.unit.stride + key] : 0.0f;
+        t->back[r][key] = key < op.n_key ? at.beta[(done + r) * op.beta.stride + key] : 0.0f;
     }
     for (uint32_t i = threadIdx.x; i < n * COLUMNS; i += RECUR_THREADS) {
         const uint32_t r = i / COLUMNS, c = i % COLUMNS;
-        t->v[r][c] = c < at.columns ? at.mix[(done + r) * op.mix.stride + at.v + c] : 0.0f;
+        t->v[r][c] = c < at.columns ? at.v[(done + r) * at.v_stride + c] : 0.0f;
     }
     for (uint32_t i = threadIdx.x; i < n * RATES; i += RECUR_THREADS) {
         const uint32_t r = i / RATES, key = i % RATES;
         t->rate[r][key] = key < op.n_key ? at.rate[(done + r) * op.rate.stride + key] : 0.0f;
     }
-    if (threadIdx.x < n)
+    if (MODE != APART && threadIdx.x < n)
         t->beta[threadIdx.x] = at.beta[(done + threadIdx.x) * op.beta.stride];
 }
 
-template <int G, bool EACH>
-static __device__ __forceinline__ void store_tile(const recur_tile<G, EACH> &t,
+template <int G, int MODE>
+static __device__ __forceinline__ void store_tile(const recur_tile<G, MODE> &t,
                                                   const struct cuda_recur &op,
                                                   const recur_places &at,
                                                   uint32_t done,
@@ -269,7 +291,7 @@ static __device__ __forceinline__ void store_tile(const recur_tile<G, EACH> &t,
 }
 
 /* A lane's part of a column: of every 32 keys four. */
-template <int G, bool EACH> struct column {
+template <int G, int MODE> struct column {
     float4 s[G];
 
     __device__ __forceinline__ void load(const float *from, uint32_t n_key)
@@ -296,7 +318,7 @@ template <int G, bool EACH> struct column {
     /* How the lane's keys are forgotten. */
     static __device__ __forceinline__ float4 rates(const float *f, int g)
     {
-        return EACH ? keys(f, g) : make_float4(f[0], f[0], f[0], f[0]);
+        return MODE != ONE_RATE ? keys(f, g) : make_float4(f[0], f[0], f[0], f[0]);
     }
     /* The column times x, or where rates are of keys and f is not NULL times f x, in all of its
      * lanes. */
@@ -306,7 +328,7 @@ template <int G, bool EACH> struct column {
 #pragma unroll
         for (int g = 0; g < G; g++) {
             float4 by = keys(x, g);
-            if (EACH && f) {
+            if (MODE != ONE_RATE && f) {
                 const float4 left = rates(f, g);
                 by = make_float4(__fmul_rn(by.x, left.x),
                                  __fmul_rn(by.y, left.y),
@@ -335,8 +357,26 @@ template <int G, bool EACH> struct column {
             s[g].w = __fmaf_rn(by.w, d, __fmul_rn(s[g].w, left.w));
         }
     }
+    static __device__ __forceinline__ float moved(
+        float s, float f, float k, float v, float b, float was)
+    {
+        return __fsub_rn(__fmaf_rn(s, f, __fmul_rn(k, v)), __fmul_rn(b, was));
+    }
+    /* s = s f + k v - b was */
+    __device__ __forceinline__ void move_apart(
+        const float *f, const float *k, float v, const float *b, float was)
+    {
+#pragma unroll
+        for (int g = 0; g < G; g++) {
+            const float4 by = keys(k, g), left = keys(f, g), back = keys(b, g);
+            s[g].x = moved(s[g].x, left.x, by.x, v, back.x, was);
+            s[g].y = moved(s[g].y, left.y, by.y, v, back.y, was);
+            s[g].z = moved(s[g].z, left.z, by.z, v, back.z, was);
+            s[g].w = moved(s[g].w, left.w, by.w, v, back.w, was);
+        }
+    }
     /* One row; what is read of the column behind it. */
-    __device__ __forceinline__ float pass(const recur_tile<G, EACH> &t,
+    __device__ __forceinline__ float pass(const recur_tile<G, MODE> &t,
                                           uint32_t r,
                                           uint32_t c,
                                           const struct cuda_recur &op,
@@ -345,7 +385,11 @@ template <int G, bool EACH> struct column {
         const float *f = t.rate[r];
         const float v = t.v[r][c];
         float was = 0.0f;
-        if (EACH)
+        if (MODE == APART) {
+            move_apart(f, t.k[r], v, t.back[r], read(t.unit[r]));
+            return read(t.q[r]);
+        }
+        if (MODE == EACH_RATE)
             was = read(t.k[r], f);
         else if (op.delta)
             was = __fmul_rn(read(t.k[r]), f[0]);
@@ -355,14 +399,14 @@ template <int G, bool EACH> struct column {
 };
 
 /* grid: [sequences][heads][columns / COLUMNS] */
-template <int G, bool EACH>
+template <int G, int MODE>
 static __global__ void __launch_bounds__(RECUR_THREADS)
     recur_kernel(cuda_step step, struct cuda_recur op)
 {
     cuda_let_next_begin();
     cuda_wait_before();
-    enum { ROWS = recur_tile<G, EACH>::ROWS };
-    __shared__ __align__(16) recur_tile<G, EACH> tile;
+    enum { ROWS = recur_tile<G, MODE>::ROWS };
+    __shared__ __align__(16) recur_tile<G, MODE> tile;
     if (blockIdx.x >= step.counts->n_seqs)
         return;
     const cuda_seq seq = step.seqs[blockIdx.x];
@@ -375,7 +419,7 @@ static __global__ void __launch_bounds__(RECUR_THREADS)
     const bool begins = seq.first_pos == 0 || !mine;
     kept_states kept(step, seq);
     uint32_t state;
-    column<G, EACH> s;
+    column<G, MODE> s;
     s.load(begins ? NULL : state_at(op.states, seq.state_from) + place, op.n_key);
     for (uint32_t done = 0; done < seq.n_rows; done += ROWS) {
         const uint32_t left = seq.n_rows - done, n = left < ROWS ? left : uint32_t{ROWS};
@@ -395,25 +439,27 @@ static __global__ void __launch_bounds__(RECUR_THREADS)
         s.store(state_at(op.states, seq.state_to) + place, op.n_key);
 }
 
-template <bool EACH> static void recur_launch(const struct cuda_at *at, const struct cuda_recur *op)
+template <int MODE> static void recur_launch(const struct cuda_at *at, const struct cuda_recur *op)
 {
     const dim3 grid(at->bounds.seqs, op->n_head, (op->n_value + COLUMNS - 1) / COLUMNS);
-    void (*kernel)(cuda_step, struct cuda_recur) = recur_kernel<32, EACH>;
+    void (*kernel)(cuda_step, struct cuda_recur) = recur_kernel<32, MODE>;
     if (op->n_key <= 32)
-        kernel = recur_kernel<1, EACH>;
+        kernel = recur_kernel<1, MODE>;
     else if (op->n_key <= 64)
-        kernel = recur_kernel<2, EACH>;
+        kernel = recur_kernel<2, MODE>;
     else if (op->n_key <= 128)
-        kernel = recur_kernel<4, EACH>;
+        kernel = recur_kernel<4, MODE>;
     else if (op->n_key <= 256)
-        kernel = recur_kernel<8, EACH>;
+        kernel = recur_kernel<8, MODE>;
     CUDA_LAUNCH_NEXT(kernel, grid, RECUR_THREADS, 0, at->stream, at->step, *op);
 }
 
 void cuda_recur(const struct cuda_at *at, const struct cuda_recur *op)
 {
     if (at->bounds.seqs > 0)
-        (op->each ? recur_launch<true> : recur_launch<false>)(at, op);
+        (op->apart  ? recur_launch<APART>
+         : op->each ? recur_launch<EACH_RATE>
+                    : recur_launch<ONE_RATE>)(at, op);
 }
 
 /* --- channels --- */

@@ -36,6 +36,8 @@ struct cuda_conv {
     const float *bias; /* [n] or NULL */
     uint32_t n, width;
     int gated;
+    uint32_t first, step; /* of x and of a state's rows the first of the n; and values of such a
+                           * row; 0: n */
 };
 void cuda_conv(const struct cuda_at *at, const struct cuda_conv *op);
 
@@ -50,14 +52,16 @@ struct cuda_rates {
 void cuda_rates(const struct cuda_at *at, const struct cuda_rates *op);
 
 /* OP_RECUR. A row of mix has q and k of all groups, then v with delta; else v, k and q. With each,
- * which goes with delta, a row of rate has n_key values of each head. */
+ * which goes with delta, a row of rate has n_key values of each head. With apart, which goes with
+ * both, so have rows of beta, of mix, which is q, and of k, v and unit. */
 struct cuda_recur {
     struct cuda_buf mix, rate, beta, out;
+    struct cuda_buf k, v, unit;
     struct cuda_states states;
     const float *skip;                        /* [n_head] or NULL */
     uint32_t n_head, n_group, n_key, n_value; /* n_key: at most 1024 */
     float scale;                              /* of what is read */
-    int delta, each, tiled;
+    int delta, each, apart, tiled;
 };
 void cuda_recur(const struct cuda_at *at, const struct cuda_recur *op);
 

@@ -628,8 +628,8 @@ static void test_refusals(void **state)
     assert_int_equal(load_patched(path, "llama.block_count", "llama.block_cOunt", 17, &e),
                      ERR_FORMAT);
     assert_non_null(strstr(e.text, "block_count"));
-    assert_int_equal(load_patched(path, "llama", "rwkv7", 5, &e), ERR_UNSUPPORTED);
-    assert_non_null(strstr(e.text, "rwkv7"));
+    assert_int_equal(load_patched(path, "llama", "rwkv5", 5, &e), ERR_UNSUPPORTED);
+    assert_non_null(strstr(e.text, "rwkv5"));
 }
 
 /* Types of blocks that files may hold and Weir does not compute: named, with their tensor. */

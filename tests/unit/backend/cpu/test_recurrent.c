@@ -72,6 +72,7 @@ static void check_conv(const struct cpu_kernels *kernels, uint32_t width, uint32
                            .n_channels = n,
                            .width = width,
                            .stride_state = n,
+                           .stride_w = n,
                            .from = state,
                            .to = to,
                            .w = w,
@@ -154,7 +155,9 @@ static void check_heads(
                             .q = mix,
                             .k = mix + n_key,
                             .v = mix + 2 * (size_t)n_key,
-                            .stride = stride,
+                            .q_stride = stride,
+                            .k_stride = stride,
+                            .v_stride = stride,
                             .rate = rate,
                             .beta = beta,
                             .rate_stride = n_rate,
@@ -201,6 +204,79 @@ static void heads(void **state)
                 check_heads(cpu_kernels_select(isas[k]), keys[i], values[j], false, false);
                 check_heads(cpu_kernels_select(isas[k]), keys[i], values[j], true, true);
             }
+}
+
+/* Heads of n keys and as many values, with what is taken out apart: a row has q, k, v, the rates,
+ * what is read by and what is added along. */
+static void check_apart(const struct cpu_kernels *kernels, uint32_t n)
+{
+    enum { ROWS = 9, Q = 0, K, V, RATE, UNIT, BETA, N_PARTS };
+    uint64_t seed = n;
+    const size_t stride = (size_t)N_PARTS * n, size = (size_t)n * n;
+    float *rows = random_floats(ROWS * stride, &seed);
+    float *to = mem_zalloc(size + 64, sizeof *to), *kept = mem_zalloc(size + 64, sizeof *kept);
+    float *out = mem_zalloc((size_t)ROWS * n + 64, sizeof *out);
+    double *s = mem_zalloc(size, sizeof *s), *want = mem_zalloc((size_t)ROWS * n, sizeof *want);
+    for (uint32_t r = 0; r < ROWS; r++) {
+        float *row = rows + r * stride;
+        for (uint32_t i = 0; i < n; i++) {
+            row[RATE * n + i] = 0.5f + 0.4f * row[RATE * n + i];
+            row[UNIT * n + i] /= sqrtf((float)n);
+        }
+        for (uint32_t c = 0; c < n; c++) {
+            double was = 0;
+            for (uint32_t i = 0; i < n; i++)
+                was += s[(size_t)i * n + c] * row[UNIT * n + i];
+            for (uint32_t i = 0; i < n; i++) {
+                double *at = &s[(size_t)i * n + c];
+                *at = *at * row[RATE * n + i] + (double)row[K * n + i] * row[V * n + c] -
+                      row[BETA * n + i] * was;
+                want[(size_t)r * n + c] += *at * row[Q * n + i];
+            }
+        }
+    }
+    struct recur_job job = {.delta = true,
+                            .each = true,
+                            .apart = true,
+                            .n_key = n,
+                            .n_value = n,
+                            .q_stride = stride,
+                            .k_stride = stride,
+                            .v_stride = stride,
+                            .rate_stride = stride,
+                            .beta_stride = stride,
+                            .out_stride = n};
+    static const uint32_t parts[] = {3, 0, 1, 5};
+    for (uint32_t i = 0, done = 0; i < COUNT(parts); done += parts[i++]) {
+        const float *row = rows + done * stride;
+        job.n_rows = parts[i];
+        job.q = row + Q * n;
+        job.k = row + K * n;
+        job.v = row + V * n;
+        job.rate = row + RATE * n;
+        job.unit = row + UNIT * n;
+        job.beta = row + BETA * n;
+        job.out = out + (size_t)done * n;
+        job.to = i == 1 ? kept : to; /* copied, gone on from, then in place */
+        kernels->recur(&job);
+        job.from = job.to;
+    }
+    assert_near(out, want, (size_t)ROWS * n, kernels->name);
+    free(rows);
+    free(to);
+    free(kept);
+    free(out);
+    free(s);
+    free(want);
+}
+
+static void heads_apart(void **state)
+{
+    (void)state;
+    static const uint32_t sizes[] = {1, 7, 16, 29, 32, 48, 64, 80};
+    for (size_t k = 0; k < COUNT(isas); k++)
+        for (size_t i = 0; i < COUNT(sizes); i++)
+            check_apart(cpu_kernels_select(isas[k]), sizes[i]);
 }
 
 /* --- channels -------------------------------------------------------------------------------- */
@@ -333,6 +409,11 @@ static void sizes_are_refused(void **state)
         {"mamba", "mamba.ssm.inner_size"},
         {"mamba", "mamba.ssm.state_size"},
         {"jamba", "jamba.ssm.time_step_rank"},
+        {"rwkv7", "rwkv7.wkv.head_size"},
+        {"rwkv7", "rwkv7.attention.decay_lora_rank"},
+        {"rwkv7", "rwkv7.attention.iclr_lora_rank"},
+        {"rwkv7", "rwkv7.attention.value_residual_mix_lora_rank"},
+        {"rwkv7", "rwkv7.attention.gate_lora_rank"},
     };
     static const struct {
         uint32_t kind, value;
@@ -410,6 +491,7 @@ static void shapes_are_refused(void **state)
     check_shapes("bailingmoe3-sections");
     check_shapes("mamba");
     check_shapes("jamba");
+    check_shapes("rwkv7");
 }
 
 /* A layer that attends beside its scan has more tensors of several matrices than any other. */
@@ -452,6 +534,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(convolutions),
         cmocka_unit_test(heads),
+        cmocka_unit_test(heads_apart),
         cmocka_unit_test(channels),
         cmocka_unit_test(sizes_are_refused),
         cmocka_unit_test(shapes_are_refused),
