@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "tokenizer/bpe.h"
 #include "tokenizer/plamo.h"
+#include "tokenizer/rwkv.h"
 #include "tokenizer/special.h"
 #include "tokenizer/spm.h"
 #include "tokenizer/ugm.h"
@@ -19,6 +20,7 @@ struct tokenizer {
     struct wpm *wpm;
     struct ugm *ugm;
     struct plamo *plamo;
+    struct rwkv *rwkv;
 };
 
 static enum err create_family(struct tokenizer *t, const struct gguf *g, struct err_info *e)
@@ -32,6 +34,8 @@ static enum err create_family(struct tokenizer *t, const struct gguf *g, struct 
         return ugm_create(g, &t->vocab, &t->ugm, e);
     case VOCAB_PLAMO:
         return plamo_create(&t->vocab, &t->plamo, e);
+    case VOCAB_RWKV:
+        return rwkv_create(&t->vocab, &t->rwkv, e);
     case VOCAB_SPM:
         break;
     }
@@ -63,6 +67,7 @@ void tokenizer_destroy(struct tokenizer *t)
     wpm_destroy(t->wpm);
     ugm_destroy(t->ugm);
     plamo_destroy(t->plamo);
+    rwkv_destroy(t->rwkv);
     special_deinit(&t->special);
     vocab_deinit(&t->vocab);
     free(t);
@@ -176,6 +181,8 @@ static enum err encode_run(
         return ugm_encode(t->ugm, enc, text, n, e);
     case VOCAB_PLAMO:
         return plamo_encode(t->plamo, enc, text, n, e);
+    case VOCAB_RWKV:
+        return rwkv_encode(t->rwkv, enc, text, n, e);
     case VOCAB_SPM:
         break;
     }

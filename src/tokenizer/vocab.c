@@ -128,6 +128,15 @@ static enum err read_texts(const struct gguf *g, struct vocab *v, struct err_inf
     return OK;
 }
 
+/* -1: none */
+static int hex_digit(char c)
+{
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                  : -1;
+}
+
 /* -1: not of the form <0xAB> */
 static int byte_token_value(const struct vocab_token *t)
 {
@@ -135,11 +144,7 @@ static int byte_token_value(const struct vocab_token *t)
         return -1;
     int value = 0;
     for (int i = 3; i < 5; i++) {
-        char c = t->text[i];
-        int digit = c >= '0' && c <= '9'   ? c - '0'
-                    : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                    : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                                           : -1;
+        int digit = hex_digit(t->text[i]);
         if (digit < 0)
             return -1;
         value = value * 16 + digit;
@@ -248,6 +253,32 @@ static void decode_spm(const char *s, size_t n, char *out, size_t *n_out)
     }
 }
 
+/* What a backslash before s[0..n) makes of it: how many bytes it takes, and in *out what they mean;
+ * 0 if it stands for itself. */
+static size_t unescape(const char *s, size_t n, char *out)
+{
+    const int high = n > 2 ? hex_digit(s[1]) : -1, low = n > 2 ? hex_digit(s[2]) : -1;
+    if (n == 0 || (s[0] == 'x' && (high < 0 || low < 0)))
+        return 0;
+    if (s[0] == 'x') {
+        *out = (char)(high * 16 + low);
+        return 3;
+    }
+    *out = s[0] == 't' ? '\t' : s[0] == 'n' ? '\n' : s[0] == 'r' ? '\r' : s[0];
+    return 1;
+}
+
+/* Files of RWKV have bytes as source code would. */
+static void decode_rwkv(const char *s, size_t n, char *out, size_t *n_out)
+{
+    *n_out = 0;
+    for (size_t i = 0; i < n;) {
+        char meant = s[i];
+        i += 1 + (meant == '\\' ? unescape(s + i + 1, n - i - 1, &meant) : 0);
+        out[(*n_out)++] = meant;
+    }
+}
+
 static enum err decode_texts(struct vocab *v, struct err_info *e)
 {
     size_t total = 1;
@@ -275,6 +306,9 @@ static enum err decode_texts(struct vocab *v, struct err_info *e)
         } else if (v->family == VOCAB_PLAMO) {
             t->plain = true;
             continue;
+        } else if (v->family == VOCAB_RWKV) {
+            t->plain = true;
+            decode_rwkv(t->text, t->text_len, out, &n_bytes);
         } else if (v->family != VOCAB_BPE || v->rule->raw_text) {
             t->plain = true;
             decode_spm(t->text, t->text_len, out, &n_bytes);
@@ -301,9 +335,13 @@ static void index_bytes(struct vocab *v)
         if (id != TOKEN_NONE && v->tokens[id].plain)
             v->byte_ids[b] = id;
     }
-    for (uint32_t i = 0; i < v->n; i++)
-        if (v->tokens[i].plain && v->tokens[i].text_len > v->max_text)
-            v->max_text = v->tokens[i].text_len;
+    for (uint32_t i = 0; i < v->n; i++) {
+        const struct vocab_token *t = &v->tokens[i];
+        if (t->plain && t->text_len > v->max_text)
+            v->max_text = t->text_len;
+        if (v->family == VOCAB_RWKV && t->plain && t->n_bytes == 1)
+            v->byte_ids[(uint8_t)t->bytes[0]] = (token_id)i;
+    }
 }
 
 /* The pre-tokenizer of a BPE vocabulary. */
@@ -341,6 +379,7 @@ static enum err read_family(const struct gguf *g, struct vocab *v, struct err_in
         {"bert", VOCAB_WPM},
         {"t5", VOCAB_UGM},
         {"plamo2", VOCAB_PLAMO},
+        {"rwkv", VOCAB_RWKV},
     };
     struct gguf_str s = {NULL, 0};
     enum err err = gguf_get_str(g, key, &s, e);
@@ -358,7 +397,7 @@ static enum err read_family(const struct gguf *g, struct vocab *v, struct err_in
                          ERR_UNSUPPORTED,
                          key,
                          "'%.*s' is a tokenizer that Weir does not have (it has gpt2, llama, bert, "
-                         "t5, gemma4, plamo2)",
+                         "t5, gemma4, plamo2, rwkv)",
                          (int)(s.len < 40 ? s.len : 40),
                          s.data);
 }

@@ -6,6 +6,8 @@
  *   SPM, UGM, WPM, and BPE of raw text
  *         normal and user-defined tokens: U+2581 is a space; byte tokens "<0xAB>" are that byte
  *   PLAMO normal and user-defined tokens: the text; byte tokens as above
+ *   RWKV  these: the text, in which \t, \n, \r and \x1f are single bytes, and a backslash before
+ *         any other byte is none
  *   the others (control, unknown, BPE's user-defined): the text itself
  *
  * Thread: immutable after vocab_read. */
@@ -24,6 +26,7 @@ enum vocab_family {
     VOCAB_WPM,   /* "bert" */
     VOCAB_UGM,   /* "t5" */
     VOCAB_PLAMO, /* "plamo2" */
+    VOCAB_RWKV,  /* "rwkv" */
 };
 
 /* Numbered as in the file. */

@@ -94,6 +94,15 @@ def plamo():
     )
 
 
+def rwkv():
+    tokens = [b"<s>"] + [b"\\x%02x" % b for b in range(256)] + [b"He", b"Hel", b"lo", b"\\n\\n", b"\\xe3\\x81", b"\\\\"]
+    return gguf(
+        field("model", STRING, string(b"rwkv")),
+        array("tokens", STRING, tokens),
+        array("token_type", I32, [3] + [1] * (len(tokens) - 1)),
+    )
+
+
 folder = Path(sys.argv[1])
 folder.mkdir(parents=True, exist_ok=True)
 (folder / "bpe").write_bytes(b"\0" + bpe())
@@ -103,6 +112,7 @@ folder.mkdir(parents=True, exist_ok=True)
 (folder / "wpm").write_bytes(b"\0" + wpm())
 (folder / "ugm").write_bytes(b"\0" + ugm())
 (folder / "plamo").write_bytes(b"\0" + plamo())
+(folder / "rwkv").write_bytes(b"\0" + rwkv())
 mixed = "the 12345 's'LL  \n\r\n\u4e2d\u304b\ud55c e\u0301 ABc...</s>\u0663 <sentinel:1>IMGIMGAZ\t x\u3000"
 for i in range(40):
     (folder / f"words{i:02}").write_bytes(bytes([5 + 2 * (i % 2), i]) + mixed.encode() + b"\xff \xe4")

@@ -54,7 +54,7 @@ static bool try_nth(const struct gguf *g, uint64_t nth, const struct token_list 
 static void test_nth_allocation(void **state)
 {
     (void)state;
-    static const char *const models[] = {"gpt2", "gemma4", "llama", "bert", "t5", "plamo2"};
+    static const char *const models[] = {"gpt2", "gemma4", "llama", "bert", "t5", "plamo2", "rwkv"};
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++) {
         struct toy toy = {
             .model = models[i], .tokens = words, .merges = merges, .byte_tokens = i == 0 || i == 5};

@@ -26,7 +26,7 @@ struct toy {
     const struct toy_token *tokens;
     const char *const *merges;
     bool byte_tokens; /* put all 256 single bytes in front: characters, or <0xAB> for SPM and
-                         PLaMo's */
+                         PLaMo's, or \xab for RWKV's */
     bool no_space_prefix;
     int eos; /* 0: none */
 };
@@ -41,6 +41,10 @@ static inline void toy_byte_text(const struct toy *toy, unsigned b, char out[8])
 {
     if (toy_names_bytes(toy)) {
         snprintf(out, 8, "<0x%02X>", b);
+        return;
+    }
+    if (strcmp(toy->model, "rwkv") == 0) {
+        snprintf(out, 8, "\\x%02x", b);
         return;
     }
     /* the byte map, written a second time as the paper's code states it */
