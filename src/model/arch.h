@@ -53,8 +53,8 @@ enum temper { TEMPER_NONE, TEMPER_BY_KEY, TEMPER_UNROTATED };
 
 /* What recurrent layers are: a convolution between two gates (LFM2); heads by the gated delta rule,
  * with rates of their own, mixed by group, for each key, or so with a bound, of whole matrices;
- * RWKV-7's, whose feed-forward part is recurrent, too; Mamba-2's; the first Mamba's channels, or
- * these with norms of their steps, keys and queries (Jamba). */
+ * RWKV-6's and -7's, whose feed-forward part is recurrent, too; Mamba-2's; the first Mamba's
+ * channels, or these with norms of their steps, keys and queries (Jamba). */
 enum recurrence {
     RECURRENCE_NONE,
     RECURRENCE_CONV,
@@ -62,6 +62,7 @@ enum recurrence {
     RECURRENCE_DELTA_MIXED,
     RECURRENCE_DELTA_EACH,
     RECURRENCE_DELTA_BOUNDED,
+    RECURRENCE_RWKV6,
     RECURRENCE_RWKV7,
     RECURRENCE_MAMBA2,
     RECURRENCE_MAMBA,

@@ -176,9 +176,12 @@ void plan_cycles_next(struct builder *b);
 void recurrent_widths(struct model *m, const struct arch *arch);
 void plan_recurrent(struct builder *b, enum model_buf in, enum model_buf out);
 
-/* rwkv.c: what the file says; a recurrent layer of RWKV-7, and its feed-forward part, to `out`. */
-enum err rwkv_read(struct model *m, struct err_info *e) WEIR_MUST_USE;
-void rwkv_widths(struct model *m);
+/* rwkv.c: what the file says; a recurrent layer of RWKV, and its feed-forward part, to `out`; and
+ * what becomes of X behind the layer. */
+bool rwkv_is(const struct arch *arch);
+enum err rwkv_read(struct model *m, const struct arch *arch, struct err_info *e) WEIR_MUST_USE;
+void rwkv_widths(struct model *m, const struct arch *arch);
+void plan_rwkv_end(struct builder *b);
 void plan_rwkv(struct builder *b, enum model_buf in, enum model_buf out);
 void plan_rwkv_channels(struct builder *b, enum model_buf in, enum model_buf out);
 

@@ -60,13 +60,14 @@
  *      REC_KEY, REC_QUERY [rec_key]        in the first Mamba, whose heads are channels: RATE
  *                                          has a step for each, made of BETA [rec_rank]
  *
- * which in RWKV-7 reads them of buffers of their own, all [n_embd], one row of all heads:
+ * which in RWKV reads them of buffers of their own, all [n_embd], one row of all heads:
  *
  *      MIX [2 * n_embd]                    what the row before was, less what this one is: of what
  *                                          the recurrent part reads, then the feed-forward part
  *      ATT                                 the row with a share of that: input of a linear
  *      Q, K, V, RATE                       with a rate for each key
- *      REC_KEY, BETA                       what is taken out of a state, and where to
+ *      REC_KEY, BETA                       what is taken out of a state, and where to (RWKV-7)
+ *      QUERY [5][n_embd]                   shares of the row before (RWKV-6)
  *      BESIDE                              V of the first layer
  *      LOW [rec_rank]                      products of two narrow matrices
  *
@@ -190,7 +191,7 @@ struct model_hparams {
     uint32_t n_rec_group;   /* heads share keys and queries, n_rec_head / n_rec_group of them */
     uint32_t rec_key, rec_value; /* a head's state is a matrix of rec_key by rec_value */
     uint32_t rec_rank;           /* values that the heads' steps are made of; 0: each has its own;
-                                  * in RWKV-7 the most of a narrow product, at least n_rec_head */
+                                  * in RWKV the most of a narrow product, at least n_rec_head */
     float norm_eps;
     float rope_freq_base;
     float embedding_scale, residual_scale, logit_scale; /* multiply; 1: none */
@@ -287,7 +288,8 @@ enum op_kind {
                  * REC_QUERY; s = RATE[h]; w: f32 [n_head of rec_key]
                  *   S[i] = e^(s w[h][i]) S[i] + k[i] s v;     out = S . q + bias[h] v
                  * RECUR_DELTA_APART: of Q, K and V, with u = REC_KEY, f = RATE and b = BETA, each
-                 * [h][rec_key]: S = f S + k v - b (S^T u);    out = S^T q */
+                 * [h][rec_key]: S = f S + k v - b (S^T u);    out = S^T q
+                 * RECUR_READ_FIRST, likewise: out = S^T q;    S = f S + k v */
     OP_SCALE,   /* out[r] *= scale */
     OP_CLAMP,   /* out[r] within -cap .. cap */
     OP_MUL,     /* out[r] = in[r] * w; w: f32 [n] */
@@ -326,12 +328,14 @@ enum op_kind {
  * (Yang, Kautz and Hatamizadeh 2024): q and k of all groups, then v; head h is of group
  * h / (n_head / n_group), or where `tiled` h % n_group. DELTA_EACH forgets at a rate for each key
  * (Kimi Delta Attention, 2025). DELTA_APART takes out of a state by a vector of its own, and adds
- * what it takes out along another (RWKV-7; Peng et al. 2025). SCAN is Mamba-2's (Dao and Gu 2024): v, then k and q of all groups.
- * SELECTIVE is the first Mamba's (Gu and Dao 2023). */
+ * what it takes out along another (RWKV-7; Peng et al. 2025). READ_FIRST forgets at a rate for each
+ * key and reads what was there before the row (RWKV-6; Peng et al. 2024). SCAN is Mamba-2's (Dao
+ * and Gu 2024): v, then k and q of all groups. SELECTIVE is the first Mamba's (Gu and Dao 2023). */
 enum recur_kind {
     RECUR_DELTA,
     RECUR_DELTA_EACH,
     RECUR_DELTA_APART,
+    RECUR_READ_FIRST,
     RECUR_SCAN,
     RECUR_SELECTIVE
 };

@@ -11,7 +11,7 @@
 #include <string.h>
 
 enum {
-    OPS_PER_LAYER = 64, /* at most */
+    OPS_PER_LAYER = 72, /* at most */
     OPS_BESIDE = 24,
     PARTS_PER_LAYER = 16, /* q k v and gate up, with biases, and a recurrent part's three; or of a
                            * latent's two, gate up, and the twelve of connections */
@@ -258,7 +258,7 @@ static void add_dense(struct builder *b, enum model_buf in)
                          "%s.feed_forward_length is missing or 0, but layer %u has no experts",
                          b->m->arch,
                          b->layer);
-    if (b->arch->recurrence == RECURRENCE_RWKV7) {
+    if (rwkv_is(b->arch)) {
         plan_rwkv_channels(b, in, BUF_OUT);
         return;
     }
@@ -326,6 +326,8 @@ static void add_layer(struct builder *b)
     if (experts && b->arch->experts_beside)
         plan_experts_beside(b);
     plan_result(b, "post_ffw_norm", "layer_output_norm");
+    if (b->arch->recurrence == RECURRENCE_RWKV6)
+        plan_rwkv_end(b);
     if (experts && b->arch->experts_first)
         plan_add(b, OP_ADD, BUF_SHARED, BUF_X);
     if (b->arch->streams)

@@ -131,8 +131,8 @@ enum err recurrent_read(struct model *m, const struct arch *arch, struct err_inf
     const bool conv = arch->recurrence == RECURRENCE_CONV;
     if (arch->recurrence == RECURRENCE_NONE)
         return OK;
-    if (arch->recurrence == RECURRENCE_RWKV7)
-        return rwkv_read(m, e);
+    if (rwkv_is(arch))
+        return rwkv_read(m, arch, e);
     enum err err = key_u32_in(m,
                               conv ? "shortconv.l_cache" : "ssm.conv_kernel",
                               MIN_CONV_WIDTH,
@@ -162,8 +162,8 @@ void recurrent_widths(struct model *m, const struct arch *arch)
     uint32_t *w = m->buf_width;
     if (arch->recurrence == RECURRENCE_NONE)
         return;
-    if (arch->recurrence == RECURRENCE_RWKV7) {
-        rwkv_widths(m);
+    if (rwkv_is(arch)) {
+        rwkv_widths(m, arch);
         return;
     }
     const bool conv = arch->recurrence == RECURRENCE_CONV;
@@ -515,6 +515,7 @@ void plan_recurrent(struct builder *b, enum model_buf in, enum model_buf out)
     case RECURRENCE_DELTA_BOUNDED:
         add_delta_each(b, in, out);
         break;
+    case RECURRENCE_RWKV6:
     case RECURRENCE_RWKV7:
         plan_rwkv(b, in, out);
         break;

@@ -1,4 +1,4 @@
-/* RWKV-7 (Peng et al. 2025): layers of two parts, both of which read the row before, too.
+/* RWKV: layers of two parts, both of which read the row before, too. In RWKV-7 (Peng et al. 2025)
  *
  *      sx = row before - h;  x_i = h + sx lerp_i, of i in r, w, k, v, a, g
  *      q = receptance(x_r);  k = key(x_k);  v = value(x_v), towards that of the first layer
@@ -6,7 +6,17 @@
  *      u = unit(k k_k);  k += (a - 1) k k_a;  REC = heads by (q, k, v, f, u, b = u a)
  *      output((norm by head(REC) + v (q k . r_k)) g2 sigmoid(g1 x_g))
  *
- *      sx = row before - h;  value(relu(key(h + sx lerp_k))^2) */
+ *      sx = row before - h;  value(relu(key(h + sx lerp_k))^2)
+ *
+ * and in RWKV-6 (Peng et al. 2024), where how much of the row before is read depends on both:
+ *
+ *      d_i = w2_i tanh(w1_i (h + sx lerp_x)), of i in w, k, v, r, g;  x_i = h + sx (lerp_i + d_i)
+ *      q, k, v = receptance(x_r), key(x_k), value(x_v)
+ *      f = e^(-e^(decay + decay_w2 tanh(decay_w1 x_w)));  REC = heads by (q, k, v, f) + v (q k .
+ * first) output(norm by head(REC) silu(gate(x_g)))
+ *
+ *      sigmoid(receptance(h + sx lerp_r)) value(relu(key(h + sx lerp_k))^2), and X is halved now
+ * and then */
 #include "model/build.h"
 #include "model/keys.h"
 
@@ -27,7 +37,36 @@ static const char *const rank_keys[] = {"attention.decay_lora_rank",
                                         "attention.gate_lora_rank"};
 enum { RANK_DECAY, RANK_RATE, RANK_VALUE, RANK_GATE, N_RANKS };
 
-enum err rwkv_read(struct model *m, struct err_info *e)
+enum { N_SHARES = 5 }; /* RWKV-6's */
+
+bool rwkv_is(const struct arch *arch)
+{
+    return arch->recurrence == RECURRENCE_RWKV6 || arch->recurrence == RECURRENCE_RWKV7;
+}
+
+/* The rank of one narrow product, of which there may be several side by side. */
+static enum err read_rank(struct model *m, const char *key, uint32_t n_beside, struct err_info *e)
+{
+    uint32_t n = 0;
+    enum err err = key_u32_in(m, key, 1, MAX_RANK, &n, e);
+    if (!err && n * n_beside > m->hp.rec_rank)
+        m->hp.rec_rank = n * n_beside;
+    return err;
+}
+
+static enum err read_ranks(struct model *m, const struct arch *arch, struct err_info *e)
+{
+    enum err err = OK;
+    if (arch->recurrence == RECURRENCE_RWKV6) {
+        err = read_rank(m, "time_mix_extra_dim", N_SHARES, e);
+        return err ? err : read_rank(m, "time_decay_extra_dim", 1, e);
+    }
+    for (int i = 0; i < N_RANKS && !err; i++)
+        err = read_rank(m, rank_keys[i], 1, e);
+    return err;
+}
+
+enum err rwkv_read(struct model *m, const struct arch *arch, struct err_info *e)
 {
     struct model_hparams *hp = &m->hp;
     uint32_t n_shifts = 2;
@@ -52,16 +91,10 @@ enum err rwkv_read(struct model *m, struct err_info *e)
     hp->n_rec_head = hp->n_rec_group = hp->rec_rank = hp->n_embd / hp->rec_key;
     hp->conv_width = 2;
     hp->conv_channels = 2 * hp->n_embd;
-    for (int i = 0; i < N_RANKS; i++) {
-        uint32_t n = 0;
-        if ((err = key_u32_in(m, rank_keys[i], 1, MAX_RANK, &n, e)))
-            return err;
-        hp->rec_rank = n > hp->rec_rank ? n : hp->rec_rank;
-    }
-    return OK;
+    return read_ranks(m, arch, e);
 }
 
-void rwkv_widths(struct model *m)
+void rwkv_widths(struct model *m, const struct arch *arch)
 {
     static const enum model_buf bufs[] = {BUF_Q,
                                           BUF_K,
@@ -77,14 +110,21 @@ void rwkv_widths(struct model *m)
         m->buf_width[bufs[i]] = m->hp.n_embd;
     m->buf_width[BUF_MIX] = m->hp.conv_channels;
     m->buf_width[BUF_LOW] = m->hp.rec_rank;
+    if (arch->recurrence == RECURRENCE_RWKV6)
+        m->buf_width[BUF_QUERY] = N_SHARES * m->hp.n_embd;
 }
 
 /* Of a narrow product; checked before. */
-static uint32_t rank_of(const struct builder *b, int rank)
+static uint32_t rank_at(const struct builder *b, const char *key)
 {
     struct err_info ignored;
     uint32_t n = 1;
-    return key_u32(b->m, rank_keys[rank], &n, &ignored) ? 1 : n;
+    return key_u32(b->m, key, &n, &ignored) ? 1 : n;
+}
+
+static uint32_t rank_of(const struct builder *b, int rank)
+{
+    return rank_at(b, rank_keys[rank]);
 }
 
 static const struct gguf_tensor *take_row(struct builder *b, const char *stem)
@@ -244,23 +284,32 @@ static void add_keys(struct builder *b)
     add_product(b, GATE_PLAIN, BUF_BETA, BUF_REC_KEY, BUF_BETA);
 }
 
-/* REC, normalised by head, and V times the head's q k . r_k. */
-static void add_reading(struct builder *b)
+static void add_heads(struct builder *b, enum recur_kind recur)
 {
-    const struct model_hparams *hp = &b->m->hp;
-    const uint32_t n = hp->n_embd, dim = hp->rec_key, n_head = hp->n_rec_head;
-    const uint64_t ne[3] = {dim, 1, n_head};
     struct op *op = plan_add(b, OP_RECUR, BUF_Q, BUF_REC);
-    op->recur = RECUR_DELTA_APART;
-    op->n_head = n_head;
-    op = plan_add(b, OP_HEAD_LAYER_NORM, BUF_REC, BUF_REC);
-    op->head_dim = dim;
+    op->recur = recur;
+    op->n_head = b->m->hp.n_rec_head;
+}
+
+/* Of REC, by head. */
+static void add_rec_norm(struct builder *b)
+{
+    const uint32_t n = b->m->hp.n_embd;
+    struct op *op = plan_add(b, OP_HEAD_LAYER_NORM, BUF_REC, BUF_REC);
+    op->head_dim = b->m->hp.rec_key;
     op->eps = HEAD_EPS;
     op->w = take_row(b, "time_mix_ln");
     op->bias = plan_take(b, plan_name(b, "time_mix_ln", "bias"), n, 1, F32_ONLY, REQUIRED);
+}
+
+/* REC += V times the head's q k . w; V is no more what it was. */
+static void add_bonus(struct builder *b, const struct gguf_tensor *w)
+{
+    const uint32_t dim = b->m->hp.rec_key, n_head = b->m->hp.n_rec_head;
+    const uint64_t ne[3] = {dim, 1, n_head};
     add_product(b, GATE_PLAIN, BUF_K, BUF_Q, BUF_ATT);
-    op = plan_add(b, OP_HEAD_LINEAR, BUF_ATT, BUF_LOW);
-    op->w = floats_of(b, take_row(b, "time_mix_r_k"), 0, ne);
+    struct op *op = plan_add(b, OP_HEAD_LINEAR, BUF_ATT, BUF_LOW);
+    op->w = floats_of(b, w, 0, ne);
     op->n_head = n_head;
     op->n_in = op->in_step = dim;
     op->n_out = op->out_step = 1;
@@ -270,12 +319,125 @@ static void add_reading(struct builder *b)
     plan_add(b, OP_ADD, BUF_V, BUF_REC);
 }
 
+/* --- RWKV-6 ---------------------------------------------------------------------------------- */
+
+/* How much of the row before each of five linears reads: QUERY. */
+static void add_shares(struct builder *b, enum model_buf in)
+{
+    const uint32_t n = b->m->hp.n_embd, rank = rank_at(b, "time_mix_extra_dim");
+    add_lerp(b, in, take_row(b, "time_mix_lerp_x"));
+    plan_linear(b, "time_mix_w1", BUF_ATT, n, BUF_LOW, N_SHARES * rank, ABSENT);
+    struct op *op = plan_add(b, OP_TANH, BUF_LOW, BUF_LOW);
+    op->n_in = op->n_out = N_SHARES * rank;
+    op = plan_add(b, OP_HEAD_LINEAR, BUF_LOW, BUF_QUERY);
+    op->w =
+        plan_take3(b, plan_name(b, "time_mix_w2", "weight"), rank, n, N_SHARES, ANY_TYPE, REQUIRED);
+    op->n_head = N_SHARES;
+    op->n_in = op->in_step = rank;
+    op->n_out = op->out_step = n;
+}
+
+/* Five rows, of one tensor or each of its own. */
+static void take_share_lerps(struct builder *b, const struct gguf_tensor *lerps[N_SHARES])
+{
+    static const char *const stems[] = {"time_mix_lerp_w",
+                                        "time_mix_lerp_k",
+                                        "time_mix_lerp_v",
+                                        "time_mix_lerp_r",
+                                        "time_mix_lerp_g"};
+    const uint64_t n = b->m->hp.n_embd, ne[3] = {n, 1, 1}, shape[4] = {n, 1, 1, N_SHARES};
+    const bool apart = plan_has(b, stems[0]);
+    const struct gguf_tensor *all =
+        apart ? NULL
+              : plan_take_shape(
+                    b, plan_name(b, "time_mix_lerp_fused", "weight"), shape, F32_ONLY, REQUIRED);
+    for (uint64_t i = 0; i < N_SHARES; i++)
+        lerps[i] = apart ? take_row(b, stems[i]) : floats_of(b, all, i * n, ne);
+}
+
+/* ATT = the row, with so much of the one before as lerp and share i say. */
+static void add_shared(struct builder *b,
+                       enum model_buf in,
+                       uint32_t i,
+                       const struct gguf_tensor *lerp)
+{
+    add_copy(b, BUF_QUERY, BUF_ATT)->in_step = (i + 1) * b->m->hp.n_embd; /* whose last n */
+    add_product(b, GATE_PLAIN, BUF_ATT, BUF_MIX, BUF_ATT);
+    add_mul(b, BUF_MIX, lerp, BUF_REC);
+    plan_add(b, OP_ADD, BUF_REC, BUF_ATT);
+    plan_add(b, OP_ADD, in, BUF_ATT);
+}
+
+static void add_decays(struct builder *b)
+{
+    const uint32_t n = b->m->hp.n_embd, rank = rank_at(b, "time_decay_extra_dim");
+    plan_linear(b, "time_mix_decay_w1", BUF_ATT, n, BUF_LOW, rank, ABSENT);
+    struct op *op = plan_add(b, OP_TANH, BUF_LOW, BUF_LOW);
+    op->n_in = op->n_out = rank;
+    plan_linear(b, "time_mix_decay_w2", BUF_LOW, rank, BUF_RATE, n, ABSENT)->bias =
+        take_row(b, "time_mix_decay");
+    plan_unary(b, BUF_RATE, n, UNARY_EXP);
+    plan_add(b, OP_SCALE, BUF_RATE, BUF_RATE)->scale = -1.0f;
+    plan_unary(b, BUF_RATE, n, UNARY_EXP);
+}
+
+static void add_sixth(struct builder *b, enum model_buf in, enum model_buf out)
+{
+    static const struct {
+        const char *stem;
+        enum model_buf buf;
+    } linears[] = {{"time_mix_key", BUF_K},
+                   {"time_mix_value", BUF_V},
+                   {"time_mix_receptance", BUF_Q},
+                   {"time_mix_gate", BUF_REC_GATE}};
+    const struct model_hparams *hp = &b->m->hp;
+    const uint32_t n = hp->n_embd;
+    const struct gguf_tensor *lerps[N_SHARES];
+    take_share_lerps(b, lerps);
+    add_shift(b, in, 0);
+    add_shares(b, in);
+    add_shared(b, in, 0, lerps[0]);
+    add_decays(b);
+    for (uint32_t i = 1; i < N_SHARES; i++) {
+        add_shared(b, in, i, lerps[i]);
+        plan_linear(b, linears[i - 1].stem, BUF_ATT, n, linears[i - 1].buf, n, ABSENT);
+    }
+    add_heads(b, RECUR_READ_FIRST);
+    add_bonus(b,
+              plan_take(b,
+                        plan_name(b, "time_mix_first", "weight"),
+                        hp->rec_key,
+                        hp->n_rec_head,
+                        F32_ONLY,
+                        REQUIRED));
+    add_rec_norm(b);
+    add_product(b, GATE_SILU, BUF_REC_GATE, BUF_REC, BUF_REC);
+    plan_linear(b, "time_mix_output", BUF_REC, n, out, n, ABSENT);
+}
+
+/* Files of half precision keep X small: their later layers put out less, so what was before does.
+ */
+void plan_rwkv_end(struct builder *b)
+{
+    uint32_t every = 0;
+    if (!b->err)
+        b->err = key_u32(b->m, "rescale_every_n_layers", &every, b->e);
+    if (every && (b->layer + 1) % every == 0)
+        plan_add(b, OP_SCALE, BUF_X, BUF_X)->scale = 0.5f;
+}
+
+/* --- both ------------------------------------------------------------------------------------ */
+
 void plan_rwkv(struct builder *b, enum model_buf in, enum model_buf out)
 {
     static const char *const rate[] = {"time_mix_a1", "time_mix_a2", "time_mix_a0"};
     static const char *const gate[] = {"time_mix_g1", "time_mix_g2", NULL};
     const uint32_t n = b->m->hp.n_embd;
     const struct gguf_tensor *lerps[N_LERPS];
+    if (b->arch->recurrence == RECURRENCE_RWKV6) {
+        add_sixth(b, in, out);
+        return;
+    }
     take_lerps(b, lerps);
     add_shift(b, in, 0);
     add_lerp(b, in, lerps[LERP_R]);
@@ -292,7 +454,9 @@ void plan_rwkv(struct builder *b, enum model_buf in, enum model_buf out)
     add_narrow(b, rate, rank_of(b, RANK_RATE), UNARY_NONE, BUF_BETA);
     plan_unary(b, BUF_BETA, n, UNARY_SIGMOID);
     add_keys(b);
-    add_reading(b);
+    add_heads(b, RECUR_DELTA_APART);
+    add_rec_norm(b);
+    add_bonus(b, take_row(b, "time_mix_r_k"));
     add_product(b, GATE_PLAIN, BUF_REC_GATE, BUF_REC, BUF_REC);
     plan_linear(b, "time_mix_output", BUF_REC, n, out, n, ABSENT);
 }
@@ -301,10 +465,16 @@ void plan_rwkv_channels(struct builder *b, enum model_buf in, enum model_buf out
 {
     const uint32_t n = b->m->hp.n_embd, n_ff = b->m->layers[b->layer].n_ff;
     add_shift(b, in, 1);
-    add_copy(b, BUF_MIX, BUF_ATT)->in_step = 2 * n; /* whose last n */
-    add_mul(b, BUF_ATT, take_row(b, "channel_mix_lerp_k"), BUF_ATT);
+    add_copy(b, BUF_MIX, BUF_REC)->in_step = 2 * n; /* whose last n */
+    add_mul(b, BUF_REC, take_row(b, "channel_mix_lerp_k"), BUF_ATT);
     plan_add(b, OP_ADD, in, BUF_ATT);
     plan_linear(b, "channel_mix_key", BUF_ATT, n, BUF_GATE, n_ff, ABSENT);
     plan_unary(b, BUF_GATE, n_ff, UNARY_RELU_SQUARE);
     plan_linear(b, "channel_mix_value", BUF_GATE, n_ff, out, n, ABSENT);
+    if (b->arch->recurrence != RECURRENCE_RWKV6)
+        return;
+    add_mul(b, BUF_REC, take_row(b, "channel_mix_lerp_r"), BUF_ATT);
+    plan_add(b, OP_ADD, in, BUF_ATT);
+    plan_linear(b, "channel_mix_receptance", BUF_ATT, n, BUF_REC_GATE, n, ABSENT);
+    add_product(b, GATE_SIGMOID, BUF_REC_GATE, out, out);
 }

@@ -81,6 +81,7 @@ static void bits_do_not_depend_on_company(void **state)
     check_invariance("variants/qwen2moe.f32", KV_F32, 60);
     check_invariance("recurrent/mamba2.f32", KV_F16, 60);
     check_invariance("recurrent/jamba.f32", KV_F16, 60);
+    check_invariance("recurrent/rwkv6.f32", KV_F16, 60);
     check_invariance("recurrent/rwkv7.f32", KV_F16, 60);
     check_invariance("recurrent/rwkv7-small.f32", KV_F16, 60);
     check_invariance("recurrent/lfm2moe.f32", KV_F16, 60);

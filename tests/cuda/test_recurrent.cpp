@@ -286,7 +286,7 @@ static void test_rates(void **state)
 
 struct heads_case {
     uint32_t n_head, n_group, n_key, n_value;
-    bool delta, tiled, each, apart;
+    bool delta, tiled, each, apart, first;
     uint32_t rates() const
     {
         return each ? n_head * n_key : n_head;
@@ -335,11 +335,11 @@ static void pass_row(const heads_case &h,
         for (uint32_t i = 0; h.delta && i < h.n_key; i++)
             held += h.apart ? col[i] * unit[i] : (double)f[h.each ? i : 0] * col[i] * k[i];
         for (uint32_t i = 0; i < h.n_key; i++) {
-            const double taken = h.apart ? back[i] * held : k[i] * held * by;
+            const double taken = h.first ? 0 : h.apart ? back[i] * held : k[i] * held * by;
             col[i] = col[i] * f[h.each ? i : 0] + (double)k[i] * v[c] * by - taken;
             y += col[i] * q[i];
         }
-        out[c] = h.apart ? y : h.delta ? y * 0.25 : y + skip * v[c];
+        out[c] = h.first ? held : h.apart ? y : h.delta ? y * 0.25 : y + skip * v[c];
     }
 }
 
@@ -364,6 +364,7 @@ static struct cuda_recur recur_of(const heads_case &h,
     op.delta = h.delta;
     op.each = h.each;
     op.apart = h.apart;
+    op.first = h.first;
     if (h.apart) { /* of the same rows */
         const uint32_t keys = h.n_head * h.n_key;
         op.k = cuda_buf{op.mix.p + keys, op.mix.stride};
@@ -443,17 +444,29 @@ static void test_heads(void **state)
 {
     (void)state;
     static const heads_case cases[] = {
-        {2, 1, 128, 128, true, false, false, false}, {3, 1, 128, 64, false, false, false, false},
-        {4, 2, 16, 32, true, true, false, false},    {4, 2, 5, 7, true, false, false, false},
-        {4, 2, 33, 65, false, false, false, false},  {6, 3, 64, 1, true, true, false, false},
-        {2, 2, 256, 40, false, false, false, false}, {2, 1, 130, 33, true, false, false, false},
-        {1, 1, 1, 1, false, false, false, false},    {2, 1, 300, 9, true, false, false, false},
-        {1, 1, 1024, 3, false, false, false, false}, {2, 2, 128, 128, true, false, true, false},
-        {3, 3, 13, 13, true, false, true, false},    {2, 2, 33, 7, true, false, true, false},
-        {1, 1, 256, 32, true, false, true, false},   {1, 1, 1024, 3, true, false, true, false},
-        {2, 2, 64, 64, true, false, true, true},     {3, 3, 26, 26, true, false, true, true},
-        {1, 1, 128, 33, true, false, true, true},    {2, 2, 200, 9, true, false, true, true},
-        {1, 1, 1024, 3, true, false, true, true},
+        {2, 1, 128, 128, true, false, false, false, false},
+        {3, 1, 128, 64, false, false, false, false, false},
+        {4, 2, 16, 32, true, true, false, false, false},
+        {4, 2, 5, 7, true, false, false, false, false},
+        {4, 2, 33, 65, false, false, false, false, false},
+        {6, 3, 64, 1, true, true, false, false, false},
+        {2, 2, 256, 40, false, false, false, false, false},
+        {2, 1, 130, 33, true, false, false, false, false},
+        {1, 1, 1, 1, false, false, false, false, false},
+        {2, 1, 300, 9, true, false, false, false, false},
+        {1, 1, 1024, 3, false, false, false, false, false},
+        {2, 2, 128, 128, true, false, true, false, false},
+        {3, 3, 13, 13, true, false, true, false, false},
+        {2, 2, 33, 7, true, false, true, false, false},
+        {1, 1, 256, 32, true, false, true, false, false},
+        {1, 1, 1024, 3, true, false, true, false, false},
+        {2, 2, 64, 64, true, false, true, true, false},
+        {3, 3, 26, 26, true, false, true, true, false},
+        {2, 2, 64, 64, true, false, true, true, true},
+        {3, 3, 26, 26, true, false, true, true, true},
+        {1, 1, 128, 33, true, false, true, true, false},
+        {2, 2, 200, 9, true, false, true, true, false},
+        {1, 1, 1024, 3, true, false, true, true, false},
     };
     static const uint32_t many[N_SEQS] = {21, 1, 17}, few[N_SEQS] = {3, 1, 6};
     for (const heads_case &h : cases)

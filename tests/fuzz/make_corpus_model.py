@@ -483,6 +483,24 @@ def rwkv(**more):
         n: (0, (N_EMBD,)) for n in ("token_embd_norm.weight", "token_embd_norm.bias", "output_norm.bias")})
 
 
+def rwkv6(**more):
+    """RWKV-6: a layer that halves what comes out of it."""
+    k = {f"rwkv6.{n}": (U32, v) for n, v in {
+        "attention.head_count": 0, "wkv.head_size": 4, "time_mix_extra_dim": 2, "time_decay_extra_dim": 3,
+        "rescale_every_n_layers": 1}.items()}
+    t = {f"time_mix_{x}.weight": (N_EMBD, N_EMBD) for x in ("receptance", "key", "value", "gate", "output")}
+    t |= {f"{x}.weight": (N_EMBD,) for x in (
+        "time_mix_decay", "time_mix_ln", "time_mix_lerp_x", "channel_mix_lerp_k", "channel_mix_lerp_r")}
+    t |= {f"{x}.{y}": (N_EMBD,) for x in ("attn_norm", "attn_norm_2") for y in ("weight", "bias")}
+    t |= {"time_mix_w1.weight": (N_EMBD, 10), "time_mix_w2.weight": (2, N_EMBD, 5),
+          "time_mix_decay_w1.weight": (N_EMBD, 3), "time_mix_decay_w2.weight": (3, N_EMBD),
+          "time_mix_first.weight": (4, N_EMBD // 4), "time_mix_lerp_fused.weight": (N_EMBD, 1, 1, 5),
+          "time_mix_ln.bias": (N_EMBD,), "channel_mix_receptance.weight": (N_EMBD, N_EMBD),
+          "channel_mix_key.weight": (N_EMBD, N_FF), "channel_mix_value.weight": (N_FF, N_EMBD)}
+    return bare_model("rwkv6", k | more, layer_of(0, t) | {
+        n: (0, (N_EMBD,)) for n in ("token_embd_norm.weight", "token_embd_norm.bias", "output_norm.bias")})
+
+
 def scan(arch, more, inner=16, state=4, rank=2, group=1):
     channels = inner + 2 * group * state
     return ssm(arch, inner, state, rank, group), layer_of(0, {
@@ -626,6 +644,7 @@ SEEDS |= {"short_convolution": lfm2(),
           "delta_of_keys": kimi(),
           "delta_bounded": ling(),
           "delta_apart": rwkv(),
+          "read_first": rwkv6(),
           "scan": mamba2(), "channels": channels("mamba", **{"ssm.dt_b_c_rms": (BOOL, 1)}),
           "channels_normed": channels("jamba", ("dt", "b", "c")),
           "channels_half": channels("jamba", ("dt", "c")), # one norm is missing

@@ -392,8 +392,9 @@ def forward(c, t, ids):
             y = norm_here(before, "ffn_norm" if c.get("second") == "ffn_norm" else "attn_norm")
         else:
             y = x if c.get("norms") == "after" else norm_here(x, ffn_norm_of(c))
-        if c.get("kind") == "rwkv":
-            x = x + recurrent.channel_mix(t, i, y)
+        if c.get("kind") in ("rwkv", "rwkv6"):
+            x = x + recurrent.channel_mix(c, t, i, y)
+            x = x * 0.5 if c.get("rescale") and (i + 1) % c["rescale"] == 0 else x
             continue
         if c.get("experts_first"):
             y = norm_here(before, "ffn_norm_exps")

@@ -3,7 +3,7 @@
 In float64, row by row, from the papers: LFM2's short convolution (Liquid AI 2025), the gated delta
 rule (Yang, Kautz and Hatamizadeh 2024) as Qwen3-Next and Qwen3.5 have it, Kimi Delta Attention (Kimi
 Team 2025), Mamba-2 (Dao and Gu 2024) with the norm of groups, Mamba (Gu and Dao 2023) as Falcon-Mamba
-and Jamba have it too, and RWKV-7 (Peng et al. 2025).
+and Jamba have it too, RWKV-7 (Peng et al. 2025) and RWKV-6 (Peng et al. 2024).
 """
 import numpy as np
 
@@ -170,6 +170,15 @@ RECURRENT |= {
         arch="rwkv7", kind="rwkv", norm="layer", embed_norm=True, ffn_norm="attn_norm_2", layers=2, heads=0,
         heads_kv=0, embd=78, ff=36, recurrent=[True] * 2, state=26,
         keys={**rwkv(26, 5, 7, 3, 9), "token_shift_count": 2}),
+    "rwkv6": dict(
+        arch="rwkv6", kind="rwkv6", norm="layer", embed_norm=True, ffn_norm="attn_norm_2", layers=3, heads=0,
+        heads_kv=0, embd=64, recurrent=[True] * 3, state=64, rescale=2,
+        keys={"wkv.head_size": 64, "time_mix_extra_dim": 8, "time_decay_extra_dim": 12,
+              "rescale_every_n_layers": 2}),
+    "rwkv6-small": dict( # likewise; and in the older layout
+        arch="rwkv6", kind="rwkv6", norm="layer", embed_norm=True, ffn_norm="attn_norm_2", layers=2, heads=0,
+        heads_kv=0, embd=78, ff=36, recurrent=[True] * 2, state=26, lerps_apart=True,
+        keys={"wkv.head_size": 26, "time_mix_extra_dim": 3, "time_decay_extra_dim": 7}),
 }
 
 
@@ -184,6 +193,29 @@ def tensors(c, i, t, mat, vec, norm):
         mat(p + "shortconv.in_proj", 3 * d, d)
         vec(p + "shortconv.conv.weight", (d, c["width"]), 0.0, 0.7)
         mat(p + "shortconv.out_proj", d, d)
+        return
+    if c["kind"] == "rwkv6":
+        extra, decay = c["keys"]["time_mix_extra_dim"], c["keys"]["time_decay_extra_dim"]
+        mat(p + "time_mix_w1", 5 * extra, d)
+        mat(p + "time_mix_w2", 5, d, extra)
+        vec(p + "time_mix_lerp_x.weight", (1, 1, d), 0.5)
+        if c.get("lerps_apart"):
+            for x in "wkvrg":
+                vec(p + f"time_mix_lerp_{x}.weight", (1, 1, d), 0.5)
+        else:
+            vec(p + "time_mix_lerp_fused.weight", (5, 1, 1, d), 0.5)
+        vec(p + "time_mix_first.weight", (d // c["state"], c["state"]), 0.0, 0.5)
+        vec(p + "time_mix_decay.weight", d, -1.0, 1.5)
+        mat(p + "time_mix_decay_w1", decay, d)
+        mat(p + "time_mix_decay_w2", d, decay)
+        for x in ("receptance", "key", "value", "gate", "output"):
+            mat(p + "time_mix_" + x, d, d)
+        norm(p + "time_mix_ln", d)
+        for x in "kr":
+            vec(p + f"channel_mix_lerp_{x}.weight", (1, 1, d), 0.5)
+        mat(p + "channel_mix_key", c["ff"], d)
+        mat(p + "channel_mix_value", d, c["ff"])
+        mat(p + "channel_mix_receptance", d, d)
         return
     if c["kind"] == "rwkv":
         ranks = [c["keys"][f"attention.{z}_lora_rank"] for z in (
@@ -317,11 +349,41 @@ def time_mix(c, t, y, w, linear):
     return linear((out + bonus.reshape(n, -1)) * gate, "time_mix_output")
 
 
-def channel_mix(t, i, y):
-    """RWKV-7's feed-forward part."""
+def time_mix_6(c, y, w, linear):
+    """RWKV-6's heads."""
+    n, size = len(y), c["state"]
+    shift = before(y) - y
+    mixed = np.tanh(linear(y + shift * w("time_mix_lerp_x.weight").reshape(-1), "time_mix_w1"))
+    shares = np.einsum("nse,sde->snd", mixed.reshape(n, 5, -1), w("time_mix_w2.weight"))
+    if c.get("lerps_apart"):
+        lerps = [w(f"time_mix_lerp_{x}.weight").reshape(-1) for x in "wkvrg"]
+    else:
+        lerps = w("time_mix_lerp_fused.weight").reshape(5, -1)
+    d, k, v, r, g = (y + shift * (lerp + share) for lerp, share in zip(lerps, shares))
+    k, v, q, g = (linear(z, "time_mix_" + x) for z, x in (
+        (k, "key"), (v, "value"), (r, "receptance"), (g, "gate")))
+    step = w("time_mix_decay.weight") + linear(np.tanh(linear(d, "time_mix_decay_w1")), "time_mix_decay_w2")
+    q, k, v, forget = (z.reshape(n, -1, size) for z in (q, k, v, np.exp(-np.exp(step))))
+    s, out = np.zeros((q.shape[1], size, size)), np.zeros_like(q)
+    for i in range(n): # a row of s for each key
+        new = np.einsum("hk,hv->hkv", k[i], v[i])
+        out[i] = np.einsum("hkv,hk->hv", s + w("time_mix_first.weight")[:, :, None] * new, q[i])
+        s = s * forget[i, :, :, None] + new
+    out = out - out.mean(-1, keepdims=True)
+    out = (out / np.sqrt((out * out).mean(-1, keepdims=True) + np.float64(np.float32(64e-5)))).reshape(n, -1)
+    out = out * w("time_mix_ln.weight") + w("time_mix_ln.bias")
+    return linear(out * silu(g), "time_mix_output")
+
+
+def channel_mix(c, t, i, y):
+    """RWKV's feed-forward part."""
     p = f"blk.{i}.channel_mix_"
     x = y + (before(y) - y) * t[p + "lerp_k.weight"].reshape(-1)
-    return np.maximum(x @ t[p + "key.weight"].T, 0) ** 2 @ t[p + "value.weight"].T
+    out = np.maximum(x @ t[p + "key.weight"].T, 0) ** 2 @ t[p + "value.weight"].T
+    if c["kind"] == "rwkv6":
+        x = y + (before(y) - y) * t[p + "lerp_r.weight"].reshape(-1)
+        out = sigmoid(x @ t[p + "receptance.weight"].T) * out
+    return out
 
 
 def layer(c, i, t, y, eps):
@@ -336,6 +398,8 @@ def layer(c, i, t, y, eps):
         return x / np.sqrt((x * x).mean(-1, keepdims=True) + eps)
 
     n = len(y)
+    if c["kind"] == "rwkv6":
+        return time_mix_6(c, y, w, linear)
     if c["kind"] == "rwkv":
         return time_mix(c, t, y, w, linear)
     if c["kind"] == "conv":

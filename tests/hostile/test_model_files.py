@@ -191,6 +191,10 @@ def further():
     yield "bailingmoe3_unbounded", tiny.ling(False), ("kda.gate_lower_bound is missing",)
 
     yield from integers(
+        tiny.rwkv6, "rwkv6", {"rescale_every_n_layers": (0, 1, *BIG)}, ("wkv.head_size", 0, 3, 1025),
+        ("token_shift_count", 0, 1, 3), ("time_mix_extra_dim", 0, 2**14 + 1),
+        ("time_decay_extra_dim", 0, 2**14 + 1))
+    yield from integers(
         tiny.rwkv, "rwkv7", {"token_shift_count": (2,)}, ("wkv.head_size", 0, 3, 1025),
         ("token_shift_count", 0, 1, 3),
         *((f"attention.{x}_lora_rank", 0, 2**14 + 1)

@@ -188,6 +188,7 @@ static void delta_rules(void **state)
     check_all("qwen3next", KV_Q8_0, 1);
     check_all("kimi-linear", KV_F16, 2);
     check_all("bailingmoe3", KV_F16, 2);
+    check_all("rwkv6", KV_F16, 2);
     check_all("rwkv7", KV_F16, 2);
     check_all("rwkv7-small", KV_F16, 1);
 }

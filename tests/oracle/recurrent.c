@@ -103,10 +103,12 @@ static void recur_apart(const struct rows *v, const struct op *op, uint32_t h)
 {
     const uint32_t n = v->m->hp.rec_key;
     const size_t own = (size_t)h * n;
+    const bool first = op->recur == RECUR_READ_FIRST;
     double *state = mem_zalloc((size_t)n * n, sizeof *state);
     for (uint32_t r = 0; r < v->n; r++) {
         const double *q = row_of(v, BUF_Q, r) + own, *k = row_of(v, BUF_K, r) + own;
-        const double *u = row_of(v, BUF_REC_KEY, r) + own, *b = row_of(v, BUF_BETA, r) + own;
+        const double *u = first ? q : row_of(v, BUF_REC_KEY, r) + own;
+        const double *b = row_of(v, BUF_BETA, r) + own;
         const double *f = row_of(v, BUF_RATE, r) + own, *x = row_of(v, BUF_V, r) + own;
         for (uint32_t c = 0; c < n; c++) {
             double was = 0, out = 0;
@@ -114,10 +116,10 @@ static void recur_apart(const struct rows *v, const struct op *op, uint32_t h)
                 was += state[i * n + c] * u[i];
             for (uint32_t i = 0; i < n; i++) {
                 double *s = &state[i * n + c];
-                *s = f[i] * *s + k[i] * x[c] - b[i] * was;
+                *s = f[i] * *s + k[i] * x[c] - (first ? 0 : b[i] * was);
                 out += *s * q[i];
             }
-            row_of(v, op->out, r)[own + c] = out;
+            row_of(v, op->out, r)[own + c] = first ? was : out;
         }
     }
     free(state);
@@ -151,9 +153,9 @@ bool oracle_recurrent(const struct model *m, const struct op *op, double *const 
         return true;
     case OP_RECUR:
         for (uint32_t h = 0; h < op->n_head; h++)
-            (op->recur == RECUR_SELECTIVE     ? recur_channel
-             : op->recur == RECUR_DELTA_APART ? recur_apart
-                                              : recur)(&v, op, h);
+            (op->recur == RECUR_SELECTIVE                                      ? recur_channel
+             : op->recur == RECUR_DELTA_APART || op->recur == RECUR_READ_FIRST ? recur_apart
+                                                                               : recur)(&v, op, h);
         return true;
     case OP_HEAD_UNIT:
         for (uint32_t r = 0; r < n; r++)

@@ -247,6 +247,7 @@ struct recur_job {
     bool delta, each; /* each: a row's rate has n_key values, one for each key; with delta */
     bool apart;       /* what is taken out is read by `unit` and added along beta, which has n_key
                        * values, too (RECUR_DELTA_APART); with both */
+    bool first;       /* nothing is taken out, and what unit reads is what comes out; with all */
     uint32_t n_rows, n_key, n_value;
     const float *from; /* [n_key * n_value] as recurrent_impl.h has them; NULL: zeros */
     float *to;         /* likewise; may be from */

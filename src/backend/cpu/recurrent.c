@@ -134,6 +134,7 @@ static void run_apart_item(struct cpu_backend *b, const struct phase *p, uint32_
     const struct model_hparams *hp = &b->model->hp;
     const struct layer_state *l = &b->states[p->layer];
     const struct batch_seq *seq = &b->batch->seqs[item / p->n_head];
+    const bool first = p->recur == RECUR_READ_FIRST;
     const size_t own = (size_t)(item % p->n_head) * hp->rec_key; /* keys are as many as values */
     const size_t before = model_conv_state_floats(hp) + own * hp->rec_key;
     struct stretch s;
@@ -142,6 +143,7 @@ static void run_apart_item(struct cpu_backend *b, const struct phase *p, uint32_
             .delta = true,
             .each = true,
             .apart = true,
+            .first = first,
             .n_rows = s.n_rows,
             .n_key = hp->rec_key,
             .n_value = hp->rec_value,
@@ -150,7 +152,7 @@ static void run_apart_item(struct cpu_backend *b, const struct phase *p, uint32_
             .q = cpu_row_of(b, BUF_Q, s.first_row) + own,
             .q_stride = b->stride[BUF_Q],
             .k = cpu_row_of(b, BUF_K, s.first_row) + own,
-            .unit = cpu_row_of(b, BUF_REC_KEY, s.first_row) + own,
+            .unit = cpu_row_of(b, first ? BUF_Q : BUF_REC_KEY, s.first_row) + own,
             .k_stride = b->stride[BUF_K],
             .v = cpu_row_of(b, BUF_V, s.first_row) + own,
             .v_stride = b->stride[BUF_V],
@@ -204,7 +206,7 @@ void recurrent_run(struct cpu_backend *b, const struct phase *p, uint32_t item)
         run_conv_item(b, p, item);
     else if (p->recur == RECUR_SELECTIVE)
         run_selective_item(b, p, item);
-    else if (p->recur == RECUR_DELTA_APART)
+    else if (p->recur == RECUR_DELTA_APART || p->recur == RECUR_READ_FIRST)
         run_apart_item(b, p, item);
     else
         run_recur_item(b, p, item);

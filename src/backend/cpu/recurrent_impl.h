@@ -221,27 +221,32 @@ INLINE void move_row_apart(const float *from,
                            const vf *value,
                            const vf *was,
                            vf *sum,
+                           const bool first,
                            const int nv)
 {
     UNROLL for (int v = 0; v < nv; v++)
     {
         vf now = vf_mul(k, value[v]);
         if (from)
-            now = vf_sub(vf_fma(vf_load(from + v * VL), f, now), vf_mul(b, was[v]));
+            now = vf_fma(vf_load(from + v * VL), f, now);
+        if (from && !first)
+            now = vf_sub(now, vf_mul(b, was[v]));
         vf_store(to + v * VL, now);
-        sum[v] = vf_fma(now, q, sum[v]);
+        if (!first)
+            sum[v] = vf_fma(now, q, sum[v]);
     }
 }
 
 /* As recur_tile, with what is taken out apart. */
-INLINE void apart_tile(const struct recur_job *j, uint32_t c, const int nv)
+INLINE void apart_tile(const struct recur_job *j, uint32_t c, const bool first, const int nv)
 {
     const size_t at = (size_t)c * j->n_key;
     const float *from = j->from ? j->from + at : NULL, one = 1.0f;
     float *to = j->to + at;
     for (uint32_t r = 0; r < j->n_rows; r++, from = to) {
         const float *k = j->k + r * j->k_stride, *q = j->q + r * j->q_stride;
-        const float *f = j->rate + r * j->rate_stride, *b = j->beta + r * j->beta_stride;
+        const float *f = j->rate + r * j->rate_stride,
+                    *b = first ? NULL : j->beta + r * j->beta_stride;
         vf value[REC_TILE / VL], was[REC_TILE / VL], sum[REC_CHAINS * REC_TILE / VL];
         UNROLL for (int v = 0; v < nv; v++)
         {
@@ -257,15 +262,16 @@ INLINE void apart_tile(const struct recur_job *j, uint32_t c, const int nv)
                            to + own,
                            vf_set1(f[i]),
                            vf_set1(k[i]),
-                           vf_set1(b[i]),
+                           first ? vf_zero() : vf_set1(b[i]),
                            vf_set1(q[i]),
                            value,
                            was,
                            sum + i % REC_CHAINS * nv,
+                           first,
                            nv);
         }
-        UNROLL for (int v = 0; v < nv; v++)
-            vf_store(j->out + r * j->out_stride + c + v * VL, rec_fold(sum + v, nv));
+        UNROLL for (int v = 0; v < nv; v++) vf_store(j->out + r * j->out_stride + c + v * VL,
+                                                     first ? was[v] : rec_fold(sum + v, nv));
     }
 }
 
@@ -276,26 +282,31 @@ static void apart_column(const struct recur_job *j, uint32_t c)
     float *to = j->to + at;
     for (uint32_t r = 0; r < j->n_rows; r++, from = to) {
         const float *k = j->k + r * j->k_stride, *q = j->q + r * j->q_stride;
-        const float *f = j->rate + r * j->rate_stride, *b = j->beta + r * j->beta_stride;
+        const float *f = j->rate + r * j->rate_stride,
+                    *b = j->first ? NULL : j->beta + r * j->beta_stride;
         const float *unit = j->unit + r * j->k_stride, value = j->v[r * j->v_stride + c];
         float was = 0, y = 0;
         for (uint32_t i = 0; from && i < j->n_key; i++)
             was += from[i] * unit[i];
         for (uint32_t i = 0; i < j->n_key; i++) {
-            to[i] = (from ? from[i] * f[i] : 0.0f) + k[i] * value - b[i] * was;
+            to[i] = (from ? from[i] * f[i] : 0.0f) + k[i] * value - (b ? b[i] * was : 0.0f);
             y += to[i] * q[i];
         }
-        j->out[r * j->out_stride + c] = y;
+        j->out[r * j->out_stride + c] = j->first ? was : y;
     }
 }
 
 static void run_apart(const struct recur_job *j)
 {
     uint32_t c = 0;
-    for (; c + REC_TILE <= j->n_value; c += REC_TILE)
-        apart_tile(j, c, REC_TILE / VL);
+    for (; c + REC_TILE <= j->n_value; c += REC_TILE) {
+        if (j->first)
+            apart_tile(j, c, true, REC_TILE / VL);
+        else
+            apart_tile(j, c, false, REC_TILE / VL);
+    }
     if (c + REC_TILE / 2 <= j->n_value) {
-        apart_tile(j, c, REC_TILE / 2 / VL);
+        apart_tile(j, c, j->first, REC_TILE / 2 / VL);
         c += REC_TILE / 2;
     }
     for (; c < j->n_value; c++)

@@ -236,14 +236,15 @@ static void launch_recur(const struct cuda_backend *b,
                          const struct launch *l)
 {
     const struct model_hparams *hp = &b->model->hp;
-    const bool delta = l->op->recur != RECUR_SCAN, apart = l->op->recur == RECUR_DELTA_APART;
+    const bool delta = l->op->recur != RECUR_SCAN, first = l->op->recur == RECUR_READ_FIRST;
+    const bool apart = first || l->op->recur == RECUR_DELTA_APART;
     const struct cuda_recur op = {.mix = b->bufs[l->in],
                                   .rate = b->bufs[BUF_RATE],
                                   .beta = b->bufs[BUF_BETA],
                                   .out = b->bufs[l->out],
                                   .k = b->bufs[BUF_K],
                                   .v = b->bufs[BUF_V],
-                                  .unit = b->bufs[BUF_REC_KEY],
+                                  .unit = b->bufs[first ? BUF_Q : BUF_REC_KEY],
                                   .states = b->states[l->op->layer],
                                   .skip = vector_at(b, l->w),
                                   .n_head = l->op->n_head,
@@ -254,6 +255,7 @@ static void launch_recur(const struct cuda_backend *b,
                                   .delta = delta,
                                   .each = apart || l->op->recur == RECUR_DELTA_EACH,
                                   .apart = apart,
+                                  .first = first,
                                   .tiled = l->op->tiled};
     cuda_recur(at, &op);
 }

@@ -262,7 +262,8 @@ static __device__ __forceinline__ void load_tile(recur_tile<G, MODE> *t,
     for (uint32_t i = threadIdx.x; MODE == APART && i < n * KEYS; i += RECUR_THREADS) {
         const uint32_t r = i / KEYS, key = i % KEYS;
         t->unit[r][key] = key < op.n_key ? at.unit[(done + r) * op.unit.stride + key] : 0.0f;
-        t->back[r][key] = key < op.n_key ? at.beta[(done + r) * op.beta.stride + key] : 0.0f;
+        t->back[r][key] =
+            key < op.n_key && !op.first ? at.beta[(done + r) * op.beta.stride + key] : 0.0f;
     }
     for (uint32_t i = threadIdx.x; i < n * COLUMNS; i += RECUR_THREADS) {
         const uint32_t r = i / COLUMNS, c = i % COLUMNS;
@@ -386,8 +387,9 @@ template <int G, int MODE> struct column {
         const float v = t.v[r][c];
         float was = 0.0f;
         if (MODE == APART) {
-            move_apart(f, t.k[r], v, t.back[r], read(t.unit[r]));
-            return read(t.q[r]);
+            was = read(t.unit[r]);
+            move_apart(f, t.k[r], v, t.back[r], was);
+            return op.first ? was : read(t.q[r]);
         }
         if (MODE == EACH_RATE)
             was = read(t.k[r], f);

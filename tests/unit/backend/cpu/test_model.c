@@ -77,6 +77,8 @@ static const char *const architectures[] = {"architectures/llama",
                                             "recurrent/falcon-mamba",
                                             "recurrent/jamba",
                                             "recurrent/jamba-dense",
+                                            "recurrent/rwkv6",
+                                            "recurrent/rwkv6-small",
                                             "recurrent/rwkv7",
                                             "recurrent/rwkv7-small",
                                             "recurrent/nemotron_h_moe",
@@ -276,6 +278,7 @@ static void bits_do_not_depend_on_company(void **state)
         check_invariance("recurrent/kimi-linear.f32", isas[i], KV_F16);
         check_invariance("recurrent/falcon-mamba.f32", isas[i], KV_F16);
         check_invariance("recurrent/jamba.f32", isas[i], KV_F16);
+        check_invariance("recurrent/rwkv6.f32", isas[i], KV_F16);
         check_invariance("recurrent/rwkv7.f32", isas[i], KV_F16);
         check_invariance("recurrent/rwkv7-small.f32", isas[i], KV_F16);
     }

@@ -207,8 +207,8 @@ static void heads(void **state)
 }
 
 /* Heads of n keys and as many values, with what is taken out apart: a row has q, k, v, the rates,
- * what is read by and what is added along. */
-static void check_apart(const struct cpu_kernels *kernels, uint32_t n)
+ * what is read by and what is added along; or first, with nothing taken out and that read alone. */
+static void check_apart(const struct cpu_kernels *kernels, uint32_t n, bool first)
 {
     enum { ROWS = 9, Q = 0, K, V, RATE, UNIT, BETA, N_PARTS };
     uint64_t seed = n;
@@ -230,14 +230,16 @@ static void check_apart(const struct cpu_kernels *kernels, uint32_t n)
             for (uint32_t i = 0; i < n; i++) {
                 double *at = &s[(size_t)i * n + c];
                 *at = *at * row[RATE * n + i] + (double)row[K * n + i] * row[V * n + c] -
-                      row[BETA * n + i] * was;
-                want[(size_t)r * n + c] += *at * row[Q * n + i];
+                      (first ? 0 : row[BETA * n + i] * was);
+                want[(size_t)r * n + c] += first ? 0 : *at * row[Q * n + i];
             }
+            want[(size_t)r * n + c] += first ? was : 0;
         }
     }
     struct recur_job job = {.delta = true,
                             .each = true,
                             .apart = true,
+                            .first = first,
                             .n_key = n,
                             .n_value = n,
                             .q_stride = stride,
@@ -255,7 +257,7 @@ static void check_apart(const struct cpu_kernels *kernels, uint32_t n)
         job.v = row + V * n;
         job.rate = row + RATE * n;
         job.unit = row + UNIT * n;
-        job.beta = row + BETA * n;
+        job.beta = first ? NULL : row + BETA * n;
         job.out = out + (size_t)done * n;
         job.to = i == 1 ? kept : to; /* copied, gone on from, then in place */
         kernels->recur(&job);
@@ -276,7 +278,8 @@ static void heads_apart(void **state)
     static const uint32_t sizes[] = {1, 7, 16, 29, 32, 48, 64, 80};
     for (size_t k = 0; k < COUNT(isas); k++)
         for (size_t i = 0; i < COUNT(sizes); i++)
-            check_apart(cpu_kernels_select(isas[k]), sizes[i]);
+            for (int first = 0; first < 2; first++)
+                check_apart(cpu_kernels_select(isas[k]), sizes[i], first);
 }
 
 /* --- channels -------------------------------------------------------------------------------- */
@@ -409,6 +412,9 @@ static void sizes_are_refused(void **state)
         {"mamba", "mamba.ssm.inner_size"},
         {"mamba", "mamba.ssm.state_size"},
         {"jamba", "jamba.ssm.time_step_rank"},
+        {"rwkv6", "rwkv6.wkv.head_size"},
+        {"rwkv6", "rwkv6.time_mix_extra_dim"},
+        {"rwkv6", "rwkv6.time_decay_extra_dim"},
         {"rwkv7", "rwkv7.wkv.head_size"},
         {"rwkv7", "rwkv7.attention.decay_lora_rank"},
         {"rwkv7", "rwkv7.attention.iclr_lora_rank"},
@@ -491,6 +497,8 @@ static void shapes_are_refused(void **state)
     check_shapes("bailingmoe3-sections");
     check_shapes("mamba");
     check_shapes("jamba");
+    check_shapes("rwkv6");
+    check_shapes("rwkv6-small");
     check_shapes("rwkv7");
 }
 
