@@ -52,9 +52,10 @@ enum gating { GATING_SOFTMAX, GATING_SIGMOID, GATING_BY_BIAS };
 enum temper { TEMPER_NONE, TEMPER_BY_KEY, TEMPER_UNROTATED };
 
 /* What recurrent layers are: a convolution between two gates (LFM2); heads by the gated delta rule,
- * with rates of their own, mixed by group, for each key, or so with a bound, of whole matrices;
- * RWKV-6's and -7's, whose feed-forward part is recurrent, too; Mamba-2's; the first Mamba's
- * channels, or these with norms of their steps, keys and queries (Jamba). */
+ * with rates of their own, mixed by group, for each key, or so with a bound, of whole matrices, or
+ * with a bound if the file has one, of which only the gate's matrix is whole; RWKV-6's and -7's,
+ * whose feed-forward part is recurrent, too; Mamba-2's; the first Mamba's channels, or these with
+ * norms of their steps, keys and queries (Jamba). */
 enum recurrence {
     RECURRENCE_NONE,
     RECURRENCE_CONV,
@@ -62,6 +63,7 @@ enum recurrence {
     RECURRENCE_DELTA_MIXED,
     RECURRENCE_DELTA_EACH,
     RECURRENCE_DELTA_BOUNDED,
+    RECURRENCE_DELTA_GATED,
     RECURRENCE_RWKV6,
     RECURRENCE_RWKV7,
     RECURRENCE_MAMBA2,
@@ -135,10 +137,11 @@ struct arch {
     enum presence shared_gate; /* and what weighs it */
     bool shared_average;       /* it and what was selected count half */
     bool expert_input;         /* what is weighed is what an expert reads */
-    bool router_first;  /* the router reads the stream as the layer finds it, before attention */
-    bool expert_latent; /* experts may stand between two matrices that all share */
-    enum gating gating; /* where the file does not say */
-    bool expert_mixer;  /* a weight is a softmax over what comes close to the score (SparseMixer) */
+    bool router_first; /* the router reads the stream as the layer finds it, before attention */
+    const char *expert_latent; /* experts may stand between two matrices that all share: what their
+                                * names begin with */
+    enum gating gating;        /* where the file does not say */
+    bool expert_mixer; /* a weight is a softmax over what comes close to the score (SparseMixer) */
     enum presence select_bias; /* exp_probs_b.bias: what scores are added to for the selection */
     enum scales scales;
     bool embed_sqrt;      /* embeddings times sqrt(n_embd) */
@@ -162,6 +165,7 @@ struct arch {
     bool value_of_key;     /* a layer without attn_v: V is what K is made of */
     enum unary_kind attention_gate; /* attn_gate: what attention gathered, times this of it, by
                                      * value or, of a matrix that has as many rows, by head */
+    bool gate_optional;             /* where the layer has one */
     bool gate_in_query;             /* or of what attn_q has behind each head's query */
     enum recurrence recurrence;
     enum recurrent_layers recurrent_layers;
@@ -180,6 +184,8 @@ struct arch {
                             * of which only the largest values are kept */
     bool connections;      /* several residual streams, of which each sub-layer reads a sum by
                             * weights, and to each of which it adds by another */
+    bool recalls;          /* sub-layers read a mixture of the stream and of what it was before,
+                            * attn_res.block_size layers apart */
     bool experts_beside;   /* experts add to a dense part, each with its own norms */
     bool experts_first;    /* likewise, but read the stream as the layer finds it; the dense part is
                             * as wide as that */

@@ -223,3 +223,13 @@ struct op *plan_linear(struct builder *b,
     op->bias = plan_take(b, plan_name(b, stem, "bias"), n_out, 1, F32_ONLY, bias);
     return op;
 }
+
+void plan_copy(struct builder *b, enum model_buf in, uint32_t from, enum model_buf out, uint32_t to)
+{
+    const uint32_t n = b->m->hp.n_embd;
+    struct op *op = plan_add(b, OP_HEAD_COPY, in, out);
+    op->n_head = 1;
+    op->in_step = (from + 1) * n; /* whose last n */
+    op->out_step = (to + 1) * n;
+    op->n_in = op->n_out = n;
+}

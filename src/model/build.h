@@ -19,6 +19,8 @@ struct builder {
     const struct gguf_tensor *ones; /* weights of norms that have none, once they were needed */
     const struct gguf_tensor *lift_read, *lift_write, *lift_bias; /* connections.c */
     const struct gguf_tensor *less; /* those of a convolution that is a difference, likewise */
+    uint32_t n_recalled;            /* of hp.n_recall, before the sub-layer under construction */
+    bool restarts;                  /* what it adds begins the stream anew */
     enum err err;
     struct err_info *e;
 };
@@ -112,6 +114,8 @@ struct op *plan_head_norm(struct builder *b,
                           enum model_buf buf,
                           uint32_t n,
                           const struct gguf_tensor *w);
+/* The weights of norms over n_embd values that have none, made once; NULL on error (b->err). */
+const struct gguf_tensor *plan_ones(struct builder *b);
 /* The norm of the layer under construction, of rows of n_embd values. */
 void plan_norm(struct builder *b, const char *stem, enum model_buf in, enum model_buf out);
 /* By RMS, of the first n values of a buffer, in place. */
@@ -121,6 +125,9 @@ enum model_buf plan_norm_before(struct builder *b, const char *stem);
 /* What a sub-layer put in OUT, normalised where the architecture does so, joins the residual
  * stream. */
 void plan_result(struct builder *b, const char *norm, const char *norm_of_sum);
+/* The n_embd values at from * n_embd of `in` to those at to * n_embd of `out`. */
+void plan_copy(
+    struct builder *b, enum model_buf in, uint32_t from, enum model_buf out, uint32_t to);
 /* The first n values, in place. */
 void plan_unary(struct builder *b, enum model_buf buf, uint32_t n, enum unary_kind kind);
 /* out = act(out) * up, the first n values. */
@@ -171,6 +178,13 @@ void plan_connections_end(struct builder *b);
  * does. */
 void plan_cycles(struct builder *b);
 void plan_cycles_next(struct builder *b);
+/* recall.c: the widths of its buffers, and its most ops; what the sub-layer whose norm this is
+ * reads, H, or X while there is nothing to recall; where the layer begins a block, X is kept. And
+ * at the end, X of them all. */
+void recall_widths(struct model *m);
+uint32_t recall_most_ops(const struct model *m);
+enum model_buf plan_recall(struct builder *b, bool attention);
+void plan_recall_last(struct builder *b);
 
 /* recurrent.c: the widths of its buffers; a recurrent layer, of what its linears read, to `out`. */
 void recurrent_widths(struct model *m, const struct arch *arch);

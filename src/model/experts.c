@@ -189,10 +189,10 @@ enum err experts_read(struct model *m, const struct arch *arch, struct err_info 
                                                       &hp->n_ff_shared,
                                                       e)))
         return err;
+    const char *latent = arch->unary != UNARY_NONE ? "moe_latent_size" : "expert_latent_length";
     if ((err = read_groups(m, e)) ||
-        (err = arch->expert_latent
-                   ? key_u32_in(m, "moe_latent_size", 0, hp->n_embd, &hp->n_expert_latent, e)
-                   : OK))
+        (err = arch->expert_latent ? key_u32_in(m, latent, 0, hp->n_embd, &hp->n_expert_latent, e)
+                                   : OK))
         return err;
     return read_gating(m, arch, e);
 }
@@ -244,47 +244,51 @@ static void add_expert_linear(struct builder *b,
     op->bias = plan_take(b, plan_name(b, stem, "bias"), n_out, n, F32_ONLY, b->arch->expert_bias);
 }
 
-/* Experts without a gate, of inputs of n_in values. */
-static void add_ungated(struct builder *b, enum model_buf in, uint32_t n_in)
+/* Of inputs of n_in values: gate and up, in two tensors or, for each expert, one below the other in
+ * one; or up alone; then down. */
+static void add_parts(struct builder *b, enum model_buf in, uint32_t n_in)
 {
     const uint32_t n = b->n_ff_expert;
-    add_expert_linear(b, "ffn_up_exps", in, n_in, BUF_EXPERT_GATE, n, n, 0);
-    plan_unary(b, BUF_EXPERT_GATE, b->n_used * n, b->arch->unary);
-    add_expert_linear(b, "ffn_down_exps", BUF_EXPERT_GATE, n, BUF_EXPERT_OUT, n_in, n_in, 0);
-}
-
-/* Experts between two matrices that all of them share (Nemotron 3 Super). */
-static void add_latent(struct builder *b, enum model_buf in, enum model_buf out)
-{
-    const uint32_t n_embd = b->m->hp.n_embd, n = b->m->hp.n_expert_latent;
-    plan_linear(b, "ffn_latent_down", in, n_embd, BUF_LOW, n, ABSENT);
-    add_ungated(b, BUF_LOW, n);
-    add_mix(b, BUF_LOW, n);
-    plan_linear(b, "ffn_latent_up", BUF_LOW, n, out, n_embd, ABSENT);
-}
-
-/* Gate and up, in two tensors or, for each expert, one below the other in one; then down. */
-static void add_selected(struct builder *b, enum model_buf in, enum model_buf out)
-{
-    const struct model_hparams *hp = &b->m->hp;
-    const uint32_t n_embd = hp->n_embd, n = b->n_ff_expert;
     const bool fused = plan_has(b, "ffn_gate_up_exps");
     const char *gate = fused ? "ffn_gate_up_exps" : "ffn_gate_exps";
     const char *up = fused ? gate : "ffn_up_exps";
     const uint32_t rows = fused ? 2 * n : n;
-    if (hp->n_expert_latent) {
+    if (b->arch->unary != UNARY_NONE) {
+        add_expert_linear(b, "ffn_up_exps", in, n_in, BUF_EXPERT_GATE, n, n, 0);
+        plan_unary(b, BUF_EXPERT_GATE, b->n_used * n, b->arch->unary);
+    } else {
+        add_expert_linear(b, gate, in, n_in, BUF_EXPERT_GATE, n, rows, 0);
+        add_expert_linear(b, up, in, n_in, BUF_EXPERT_UP, n, rows, fused ? n : 0);
+        plan_gated(b, BUF_EXPERT_GATE, BUF_EXPERT_UP, b->n_used * n);
+    }
+    add_expert_linear(b, "ffn_down_exps", BUF_EXPERT_GATE, n, BUF_EXPERT_OUT, n_in, n_in, 0);
+}
+
+/* Experts between two matrices that all of them share (Nemotron 3 Super), with a norm before the
+ * second where there is one (Kimi K3). */
+static void add_latent(struct builder *b, enum model_buf in, enum model_buf out)
+{
+    const uint32_t n_embd = b->m->hp.n_embd, n = b->m->hp.n_expert_latent;
+    char down[32], norm[32], up[32];
+    snprintf(down, sizeof down, "%s_down", b->arch->expert_latent);
+    snprintf(norm, sizeof norm, "%s_norm", b->arch->expert_latent);
+    snprintf(up, sizeof up, "%s_up", b->arch->expert_latent);
+    plan_linear(b, down, in, n_embd, BUF_LOW, n, ABSENT);
+    add_parts(b, BUF_LOW, n);
+    add_mix(b, BUF_LOW, n);
+    if (plan_has(b, norm))
+        plan_part_norm(b, norm, BUF_LOW, n);
+    plan_linear(b, up, BUF_LOW, n, out, n_embd, ABSENT);
+}
+
+static void add_selected(struct builder *b, enum model_buf in, enum model_buf out)
+{
+    const uint32_t n_embd = b->m->hp.n_embd;
+    if (b->m->hp.n_expert_latent) {
         add_latent(b, in, out);
         return;
     }
-    if (b->arch->unary != UNARY_NONE) {
-        add_ungated(b, in, n_embd);
-        add_mix(b, out, n_embd);
-        return;
-    }
-    add_expert_linear(b, gate, in, n_embd, BUF_EXPERT_GATE, n, rows, 0);
-    add_expert_linear(b, up, in, n_embd, BUF_EXPERT_UP, n, rows, fused ? n : 0);
-    plan_gated(b, BUF_EXPERT_GATE, BUF_EXPERT_UP, b->n_used * n);
-    add_expert_linear(b, "ffn_down_exps", BUF_EXPERT_GATE, n, BUF_EXPERT_OUT, n_embd, n_embd, 0);
+    add_parts(b, in, n_embd);
     add_mix(b, out, n_embd);
 }
 

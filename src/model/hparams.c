@@ -596,6 +596,20 @@ static enum err read_pooling(struct model *m, const struct arch *arch, struct er
     return OK;
 }
 
+/* A gate's limits; of what it multiplies none is said by 0 or less. */
+static enum err read_situ(struct model *m, struct err_info *e)
+{
+    struct model_hparams *hp = &m->hp;
+    enum err err;
+    if ((err = key_f32_in(m, "activation.situ_beta", 1e-6f, 1e6f, &hp->gate_scale, e)) ||
+        (err = key_f32_in(m, "activation.situ_linear_beta", -1e6f, 1e6f, &hp->gate_cap, e)))
+        return err;
+    if (hp->gate_scale == 0.0f)
+        return err_set(e, ERR_FORMAT, "metadata key %s.activation.situ_beta is missing", m->arch);
+    hp->gate_cap = hp->gate_cap > 1e-6f ? hp->gate_cap : 0.0f;
+    return OK;
+}
+
 static bool has_heads(const struct arch *arch)
 {
     return !arch->latent && arch->recurrent_layers != RECURRENT_ALL;
@@ -613,6 +627,10 @@ enum err hparams_read(struct model *m, const struct arch *arch, struct err_info 
     if (arch->per_layer && (err = read_streams(m, arch, e)))
         return err;
     if (arch->connections && (err = read_connections(m, e)))
+        return err;
+    if (arch->gate == GATE_SITU && (err = read_situ(m, e)))
+        return err;
+    if (arch->recalls && (err = recall_read(m, e)))
         return err;
     return read_scales(m, arch, e);
 }

@@ -102,6 +102,10 @@ enum err recurrent_read(struct model *m, const struct arch *arch, struct err_inf
  * experts every layer must have a dense part. Errors: ERR_FORMAT, ERR_UNSUPPORTED. */
 enum err experts_read(struct model *m, const struct arch *arch, struct err_info *e) WEIR_MUST_USE;
 
+/* recall.c: how often, and how far apart, what the stream was is kept. Errors: ERR_FORMAT,
+ * ERR_UNSUPPORTED. */
+enum err recall_read(struct model *m, struct err_info *e) WEIR_MUST_USE;
+
 /* rope.c: m->ropes from m->hp and the file, for a context of n_ctx positions. Errors: ERR_FORMAT,
  * ERR_UNSUPPORTED. */
 enum err rope_read(struct model *m, const struct arch *arch, uint32_t n_ctx, struct err_info *e)

@@ -115,19 +115,21 @@ void plan_leave_index(struct builder *b)
     }
 }
 
-/* What each head gathered times a factor, of what attention reads; or each of its values, where
- * attn_gate has as many rows. */
+/* What each head gathered, by value, or by head where the matrix has so many rows, times a sigmoid
+ * of what attention reads. */
 static void add_gate(struct builder *b, enum model_buf in)
 {
     const struct model_hparams *hp = &b->m->hp;
     const uint32_t n_head = b->m->layers[b->layer].n_head, n = n_head * hp->head_value;
-    const struct gguf_tensor *t = gguf_find_tensor(b->m->gguf, plan_name(b, "attn_gate", "weight"));
-    if (t && t->ne[1] == n) {
+    const struct gguf_tensor *w = gguf_find_tensor(b->m->gguf, plan_name(b, "attn_gate", "weight"));
+    if (!w && b->arch->gate_optional)
+        return;
+    if (w && w->ne[1] == n) {
         plan_linear(b, "attn_gate", in, hp->n_embd, BUF_QUERY, n, ABSENT);
-        struct op *gated = plan_add(b, OP_GATED, BUF_QUERY, BUF_HEADS);
-        gated->in2 = BUF_HEADS;
-        gated->n_in = gated->n_out = n;
-        gated->gate = GATE_SIGMOID;
+        struct op *op = plan_add(b, OP_GATED, BUF_QUERY, BUF_HEADS);
+        op->in2 = BUF_HEADS;
+        op->n_in = op->n_out = n;
+        op->gate = GATE_SIGMOID;
         return;
     }
     plan_linear(b, "attn_gate", in, hp->n_embd, BUF_QUERY, n_head, ABSENT);

@@ -49,6 +49,12 @@
  *                                          in models of two stacks (HRM-Text) LOW and BESIDE: what
  *                                          the low and the high one made last)
  *
+ * in models whose sub-layers read a mixture of what the stream was (Kimi K3):
+ *
+ *      STREAMS [n_recall][n_embd]          the stream at the beginning of each block of layers
+ *      BESIDE [n_embd]                     the one of them that joins the mixture
+ *      MODES [1], COEFS [1]                the logarithm of the weights so far; that one's score
+ *
  * and in models with recurrent layers, which keep of a sequence not K and V of every position but a
  * state of fixed size: the last inputs of a convolution, and a matrix for each head:
  *
@@ -179,9 +185,12 @@ struct model_hparams {
     uint32_t n_expert_latent;         /* values of what experts read and put out; 0: n_embd */
     uint32_t rope_dims;               /* dims of a head that rotate; even; the most of these: */
     uint32_t rope_dims_of[N_ROPE_TABLES];
-    uint32_t rope_first; /* from this one on */
-    uint32_t n_stream;   /* residual streams; 0: one */
-    uint32_t n_low;      /* rank of what is computed beside attention; 0: nothing is */
+    uint32_t rope_first;            /* from this one on */
+    uint32_t n_stream;              /* residual streams; 0: one */
+    uint32_t recall_step, n_recall; /* sub-layers read a mixture of the stream and of what it was
+                                     * before each recall_step layers, n_recall times; 0: they do
+                                     * not */
+    uint32_t n_low;                 /* rank of what is computed beside attention; 0: nothing is */
     uint32_t
         n_per_layer; /* values of the embedding that each layer has of its own; 0: it has none */
     uint32_t window; /* positions that a windowed layer sees, its own included; 0: no such layer */
@@ -197,6 +206,7 @@ struct model_hparams {
     float embedding_scale, residual_scale, logit_scale; /* multiply; 1: none */
     float attention_scale;                              /* of scores */
     float attention_cap, logit_cap;                     /* x to cap tanh(x / cap); 0: none */
+    float gate_scale, gate_cap;                         /* of GATE_SITU */
     float alibi;        /* the exponent of scores' slopes (model_alibi_slope); 0: none */
     float qkv_clamp;    /* Q, K and V within -it .. it; 0: none */
     float value_scale;  /* of what attention adds; 0: none */
@@ -345,7 +355,8 @@ enum rope_kind { ROPE_ADJACENT, ROPE_HALVES };
 
 /* What gates: silu(g) u; gelu(g) u by its tanh form; g' sigmoid(1.702 g') (u' + 1) with g' = min(g,
  * 7) and u' = u within -7..7; sigmoid(g) u; g u; min(silu(g), c) u' with u' = u within -c..c, of
- * the op's cap c (Step 3.5); silu(min(g, c)) u' likewise (Maple). */
+ * the op's cap c (Step 3.5); silu(min(g, c)) u' likewise (Maple); s tanh(g / s) sigmoid(g) u' of
+ * the op's scale s, with u' = c tanh(u / c), or u where c is 0 (Kimi K3). */
 enum gate_kind {
     GATE_SILU,
     GATE_GELU,
@@ -353,7 +364,8 @@ enum gate_kind {
     GATE_SIGMOID,
     GATE_PLAIN,
     GATE_SILU_CAPPED,
-    GATE_SILU_BOUNDED
+    GATE_SILU_BOUNDED,
+    GATE_SITU
 };
 
 /* What stands between the two matrices of a feed-forward part without a gate, or before one: gelu
@@ -400,7 +412,7 @@ struct op {
     const struct gguf_tensor *bias;   /* f32 or NULL */
     const struct gguf_tensor *factor; /* LINEAR, LOGITS, EXPERTS: f32 [1], of EXPERTS [n_expert], or
                                        * NULL: products times it, before a bias */
-    float scale;                      /* EMBED, ATTENTION, ADD, SCALE, LOGITS; else 1 */
+    float scale;                      /* EMBED, ATTENTION, ADD, SCALE, LOGITS, GATED; else 1 */
     float cap;                        /* ATTENTION, LOGITS; 0: none; CLAMP; GATED of such a kind */
     float eps;                        /* HEAD_UNIT, HEAD_LAYER_NORM; 0: the model's */
     float alibi;                      /* ATTENTION: the slopes' exponent; 0: slopes are 0 */

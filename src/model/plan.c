@@ -28,8 +28,7 @@ static bool by_rms(const struct builder *b)
     return b->norm == NORM_RMS || b->norm == NORM_RMS_BARE;
 }
 
-/* The weights of norms that have none, made once. */
-static const struct gguf_tensor *take_ones(struct builder *b)
+const struct gguf_tensor *plan_ones(struct builder *b)
 {
     const uint32_t n = b->m->hp.n_embd;
     const uint64_t ne[3] = {n, 1, 1};
@@ -49,7 +48,7 @@ static struct norm_parts take_norm(struct builder *b, const char *name)
     const uint32_t n = b->m->hp.n_embd;
     char w[96], bias[96];
     if (kind == NORM_RMS_BARE)
-        return (struct norm_parts){take_ones(b), NULL};
+        return (struct norm_parts){plan_ones(b), NULL};
     snprintf(w, sizeof w, "%s.weight", name);
     if (b->arch->bare_norms && !gguf_find_tensor(b->m->gguf, w))
         snprintf(w, sizeof w, "%s", name);
@@ -144,7 +143,8 @@ enum model_buf plan_norm_before(struct builder *b, const char *stem)
     if (b->arch->first_bare && b->layer == 0 && strcmp(stem, "attn_norm") == 0 &&
         !plan_has(b, stem))
         return BUF_X;
-    plan_norm(b, stem, BUF_X, BUF_H);
+    const bool recalls = b->m->hp.recall_step > 0;
+    plan_norm(b, stem, recalls ? plan_recall(b, strcmp(stem, "attn_norm") == 0) : BUF_X, BUF_H);
     return BUF_H;
 }
 
@@ -162,7 +162,11 @@ void plan_result(struct builder *b, const char *norm, const char *norm_of_sum)
         plan_connections_write(b);
         return;
     }
-    plan_add(b, OP_ADD, BUF_OUT, BUF_X)->scale = b->m->hp.residual_scale;
+    if (b->restarts)
+        plan_copy(b, BUF_OUT, 0, BUF_X, 0);
+    else
+        plan_add(b, OP_ADD, BUF_OUT, BUF_X)->scale = b->m->hp.residual_scale;
+    b->restarts = false;
     if (b->norms == NORM_OF_SUM)
         plan_norm(b, norm_of_sum, BUF_X, BUF_X);
 }
@@ -245,6 +249,10 @@ void plan_gated(struct builder *b, enum model_buf out, enum model_buf up, uint32
     if (limit > 0.0f)
         op->gate = b->arch->gate_bound_first ? GATE_SILU_BOUNDED : GATE_SILU_CAPPED;
     op->cap = limit;
+    if (op->gate == GATE_SITU) {
+        op->scale = b->m->hp.gate_scale;
+        op->cap = b->m->hp.gate_cap;
+    }
 }
 
 static void add_dense(struct builder *b, enum model_buf in)
@@ -493,6 +501,7 @@ static void set_widths(struct model *m, const struct arch *arch)
     w[BUF_HEAD] = hp->n_labels ? hp->n_embd : 0;
     w[BUF_SCORES] = hp->n_labels;
     recurrent_widths(m, arch);
+    recall_widths(m);
 }
 
 /* Whether a tensor is of the layers behind those that the plan has: "blk.N.". */
@@ -556,7 +565,7 @@ enum err plan_build(struct model *m, const struct arch *arch, struct err_info *e
                         .n_named =
                             m->hp.n_stack ? m->hp.n_stack : m->hp.n_layer / hparams_loops(m, arch),
                         .n_low_pass = m->hp.n_low_pass,
-                        .most_ops = m->hp.n_layer * OPS_PER_LAYER + OPS_BESIDE,
+                        .most_ops = m->hp.n_layer * OPS_PER_LAYER + OPS_BESIDE + recall_most_ops(m),
                         .most_parts = m->hp.n_layer * PARTS_PER_LAYER + PARTS_BESIDE,
                         .e = e};
     m->generates = m->hp.causal && !arch->encoder;
@@ -585,6 +594,8 @@ enum err plan_build(struct model *m, const struct arch *arch, struct err_info *e
         plan_streams_fold(&b);
     if (arch->connections)
         plan_connections_end(&b);
+    if (m->hp.recall_step)
+        plan_recall_last(&b);
     const struct gguf_tensor *out = NULL;
     struct norm_parts norm = {NULL, NULL};
     if (!arch->encoder) {

@@ -103,7 +103,8 @@ static enum err read_square_heads(struct model *m, struct err_info *e)
 static bool for_each_key(const struct arch *arch)
 {
     return arch->recurrence == RECURRENCE_DELTA_EACH ||
-           arch->recurrence == RECURRENCE_DELTA_BOUNDED;
+           arch->recurrence == RECURRENCE_DELTA_BOUNDED ||
+           arch->recurrence == RECURRENCE_DELTA_GATED;
 }
 
 static bool by_channels(const struct arch *arch)
@@ -172,7 +173,7 @@ void recurrent_widths(struct model *m, const struct arch *arch)
     w[BUF_REC] = w[BUF_REC_GATE] = conv ? hp->n_embd : hp->n_rec_head * hp->rec_value;
     if (for_each_key(arch)) {
         w[BUF_RATE] = w[BUF_REC];
-        w[BUF_LOW] = hp->rec_key;
+        w[BUF_LOW] = hp->rec_key > w[BUF_LOW] ? hp->rec_key : w[BUF_LOW];
     }
     if (by_channels(arch)) {
         w[BUF_BETA] = hp->rec_rank;
@@ -356,7 +357,7 @@ static void add_apart(struct builder *b, enum model_buf in)
         plan_linear(b, "attn_qkv", in, n_embd, BUF_MIX, 3 * n, ABSENT);
     for (size_t i = 0; !fused && i < 3; i++)
         plan_linear(b, stems[i], in, n_embd, bufs[i], n, ABSENT);
-    if (b->arch->recurrence == RECURRENCE_DELTA_EACH)
+    if (b->arch->recurrence != RECURRENCE_DELTA_BOUNDED)
         plan_linear(b, "ssm_f_a", in, n_embd, BUF_LOW, hp->rec_key, ABSENT);
     plan_linear(b, "ssm_beta", in, n_embd, BUF_BETA, hp->n_rec_head, ABSENT);
     for (uint32_t i = 0; !fused && i < 3; i++) {
@@ -367,53 +368,65 @@ static void add_apart(struct builder *b, enum model_buf in)
     }
 }
 
-/* Values times a vector of one for each head. */
-static void add_head_factors(struct builder *b, const struct gguf_tensor *a)
+/* Values times a vector of one for each head, or its negative. */
+static void add_head_factors(struct builder *b, const struct gguf_tensor *a, bool negative)
 {
     const uint32_t n_key = b->m->hp.rec_key, n = b->m->hp.n_rec_head * n_key;
     const uint64_t ne[3] = {n, 1, 1};
     uint8_t *data = NULL;
     struct op *op = plan_add(b, OP_MUL, BUF_RATE, BUF_RATE);
     op->w = a ? plan_make(b, a, GGUF_TYPE_F32, ne, n * sizeof(float), &data) : NULL;
-    for (uint32_t i = 0; op->w && i < n; i++)
-        memcpy(data + i * sizeof(float), a->data + i / n_key * sizeof(float), sizeof(float));
+    for (uint32_t i = 0; op->w && i < n; i++) {
+        float v;
+        memcpy(&v, a->data + i / n_key * sizeof v, sizeof v);
+        v = negative ? -v : v;
+        memcpy(data + i * sizeof v, &v, sizeof v);
+    }
 }
 
-/* The least that the logarithm of a rate may be. */
+/* The least that the logarithm of a rate may be; 0: it may be any. */
 static float rate_bound(struct builder *b)
 {
+    const bool needed = b->arch->recurrence == RECURRENCE_DELTA_BOUNDED;
     bool bounded = true;
     float least = 0.0f;
-    if (!b->err)
+    if (b->arch->recurrence == RECURRENCE_DELTA_EACH)
+        return 0.0f;
+    if (!b->err && needed)
         b->err = key_bool(b->m, "kda.safe_gate", &bounded, b->e);
     if (!b->err && !bounded)
         b->err = err_set(
             b->e, ERR_UNSUPPORTED, "%s.kda.safe_gate is false: only true is supported", b->m->arch);
     if (!b->err)
         b->err = key_f32_in(b->m, "kda.gate_lower_bound", -1e3f, 0.0f, &least, b->e);
-    if (!b->err && least == 0.0f)
+    if (!b->err && needed && least == 0.0f)
         b->err = err_set(
             b->e, ERR_FORMAT, "metadata key %s.kda.gate_lower_bound is missing", b->m->arch);
     return least;
 }
 
-/* With an a for each head, x = ssm_f_b(LOW) + ssm_dt: RATE = e^(a softplus(x)), or bounded, of
- * x = ssm_f_a(in) + ssm_dt, e^(least sigmoid(a x)); BETA = sigmoid(BETA). By ops on vectors: there
+/* With an a for each head, x = ssm_f_b(LOW) + ssm_dt: RATE = e^(a softplus(x)), or bounded,
+ * e^(least sigmoid(-a x)), or of x = ssm_f_a(in) + ssm_dt, with the other sign of a; BETA =
+ * sigmoid(BETA). By ops on vectors: there
  * are n_key times as many as where OP_RATES computes them in double. */
 static void add_rates_of_keys(struct builder *b, enum model_buf in)
 {
     const struct model_hparams *hp = &b->m->hp;
     const uint32_t n_head = hp->n_rec_head, n_key = hp->rec_key, n = n_head * n_key;
-    const bool bounded = b->arch->recurrence == RECURRENCE_DELTA_BOUNDED;
-    struct op *op = bounded ? plan_linear(b, "ssm_f_a", in, hp->n_embd, BUF_RATE, n, ABSENT)
-                            : plan_linear(b, "ssm_f_b", BUF_LOW, n_key, BUF_RATE, n, ABSENT);
+    const bool whole = b->arch->recurrence == RECURRENCE_DELTA_BOUNDED;
+    const bool flat = b->arch->recurrence == RECURRENCE_DELTA_GATED;
+    const float least = rate_bound(b);
+    const bool bounded = least < 0.0f;
+    struct op *op = whole ? plan_linear(b, "ssm_f_a", in, hp->n_embd, BUF_RATE, n, ABSENT)
+                          : plan_linear(b, "ssm_f_b", BUF_LOW, n_key, BUF_RATE, n, ABSENT);
     op->bias = plan_take(b, plan_name(b, "ssm_dt", "bias"), n, 1, F32_ONLY, REQUIRED);
     if (!bounded)
         plan_unary(b, BUF_RATE, n, UNARY_SOFTPLUS);
-    add_head_factors(b, take_bare(b, "ssm_a", 1, n_head));
+    const struct gguf_tensor *a = take_bare(b, "ssm_a", flat ? n_head : 1, flat ? 1 : n_head);
+    add_head_factors(b, a, bounded && flat);
     if (bounded) {
         plan_unary(b, BUF_RATE, n, UNARY_SIGMOID);
-        plan_add(b, OP_SCALE, BUF_RATE, BUF_RATE)->scale = rate_bound(b);
+        plan_add(b, OP_SCALE, BUF_RATE, BUF_RATE)->scale = least;
     }
     plan_unary(b, BUF_RATE, n, UNARY_EXP);
     plan_unary(b, BUF_BETA, n_head, UNARY_SIGMOID);
@@ -436,6 +449,8 @@ static void add_delta_each(struct builder *b, enum model_buf in, enum model_buf 
     add_rec_norm(b, hp->rec_value, 1, REQUIRED);
     if (b->arch->recurrence == RECURRENCE_DELTA_BOUNDED) {
         plan_linear(b, "ssm_g_a", in, n_embd, BUF_REC_GATE, n, ABSENT);
+    } else if (b->arch->recurrence == RECURRENCE_DELTA_GATED) {
+        plan_linear(b, "ssm_g", in, n_embd, BUF_REC_GATE, n, ABSENT);
     } else {
         plan_linear(b, "ssm_g_a", in, n_embd, BUF_LOW, hp->rec_key, ABSENT);
         plan_linear(b, "ssm_g_b", BUF_LOW, hp->rec_key, BUF_REC_GATE, n, ABSENT);
@@ -513,6 +528,7 @@ void plan_recurrent(struct builder *b, enum model_buf in, enum model_buf out)
         break;
     case RECURRENCE_DELTA_EACH:
     case RECURRENCE_DELTA_BOUNDED:
+    case RECURRENCE_DELTA_GATED:
         add_delta_each(b, in, out);
         break;
     case RECURRENCE_RWKV6:

@@ -447,7 +447,7 @@ def kimi(arch="kimi-linear", more_tensors=(), **more):
         "kda.head_dim": (U32, key), "expert_gating_func": (U32, 2)}.items()}
     t = {f"attn_{x}.weight": (N_EMBD, n) for x in "qkv"}
     t |= {f"ssm_conv1d_{x}.weight": (4, 1, n) for x in "qkv"}
-    for x in "fg":
+    for x in "fg" if arch != "kimi-k3" else "":
         t |= {f"ssm_{x}_a.weight": (N_EMBD, key), f"ssm_{x}_b.weight": (key, n)} if arch == "kimi-linear" else {
             f"ssm_{x}_a.weight": (N_EMBD, n)}
     t |= {"ssm_beta.weight": (N_EMBD, N_HEAD), "ssm_dt.bias": (n,), "ssm_a": (1, N_HEAD),
@@ -499,6 +499,26 @@ def rwkv6(**more):
           "channel_mix_key.weight": (N_EMBD, N_FF), "channel_mix_value.weight": (N_FF, N_EMBD)}
     return bare_model("rwkv6", k | more, layer_of(0, t) | {
         n: (0, (N_EMBD,)) for n in ("token_embd_norm.weight", "token_embd_norm.bias", "output_norm.bias")})
+
+
+def recalling(heads=(1, 0), drop=(), **more):
+    """Kimi's with what was before each layer, narrow experts, a gate by value and one whole matrix."""
+    arch, n = "kimi-k3", N_HEAD * 4
+    k = {"attn_res.block_size": (U32, 1), "activation.situ_beta": (F32, 4.0), "expert_latent_length": (U32, 8),
+         "activation.situ_linear_beta": (F32, 25.0), "kda.gate_lower_bound": (F32, -5.0),
+         "attention.head_count_kv": (I32, list(heads))}
+    te = experts(arch)[1]
+    t = {f"blk.{i}.{x}_res_score.weight": (0, (N_EMBD,)) for i in range(2) for x in ("attn", "ffn")}
+    t |= {"output_res_score.weight": (0, (N_EMBD,)), "blk.0.exp_probs_b.bias": (0, (4,))}
+    for name, (kind, shape) in te.items():
+        if "_exps" in name:
+            t[name] = (kind, tuple(8 if x == N_EMBD else x for x in shape))
+    t |= {"blk.0.ffn_routed_down.weight": (0, (N_EMBD, 8)), "blk.0.ffn_routed_up.weight": (0, (8, N_EMBD)),
+          "blk.0.ffn_routed_norm.weight": (0, (8,)),
+          "blk.0.attn_gate.weight": (0, (N_EMBD, N_HEAD * 8))}
+    t |= layer_of(1, {"ssm_f_a.weight": (N_EMBD, 4), "ssm_f_b.weight": (4, n), "ssm_g.weight": (N_EMBD, n),
+                      "ssm_a": (N_HEAD,)})
+    return kimi(arch, t, **({f"{arch}.{name}": v for name, v in k.items() if name not in drop} | more))
 
 
 def scan(arch, more, inner=16, state=4, rank=2, group=1):
@@ -641,7 +661,7 @@ SEEDS |= {"short_convolution": lfm2(),
           "delta_mixed": delta("qwen3next", 16, 4, 4, 2),
           "delta_narrow": delta("qwen3next", 4, 4, 4, 2),
           "delta_fused": delta("qwen35", 16, 4, 2, 1, fused=True),
-          "delta_of_keys": kimi(),
+          "delta_of_keys": kimi(), "recalling": recalling(),
           "delta_bounded": ling(),
           "delta_apart": rwkv(),
           "read_first": rwkv6(),

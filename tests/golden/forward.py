@@ -135,6 +135,10 @@ def forward(c, t, ids):
             if c.get("bound_first"):
                 g = np.minimum(g, limit)
             return np.minimum(g / (1 + np.exp(-g)), limit) * np.clip(u, -limit, limit)
+        if c.get("act") == "situ":
+            s, most = c["situ"]
+            u = most * np.tanh(u / most) if most else u
+            return s * np.tanh(g / s) / (1 + np.exp(-g)) * u
         if c.get("act") == "gelu":
             return 0.5 * g * (1 + np.tanh(np.sqrt(2 / np.pi) * (g + 0.044715 * g ** 3))) * u
         if c.get("act") == "gelu_exact":
@@ -221,6 +225,14 @@ def forward(c, t, ids):
         lifts = np.float32([c["connection_eps"], c["connection_gain"]]).astype(np.float64)
         return (sum((z[:, j, None] + lifts[0]) * s for j, s in enumerate(streams)),
                 z[:, k:] * lifts[1] + lifts[0])
+    kept = [] # what the stream was before each block of layers
+
+    def recalled(x, w):
+        """A mixture of that and of the stream as it is."""
+        if not kept:
+            return x
+        each = np.stack(kept + [x], 1)
+        return np.einsum("nk,nkd->nd", softmax(rms(each, 1.0) @ w), each)
 
     for i in range(c["layers"]):
         h, hk, ff = (of_layer(c, z, i) for z in ("heads", "heads_kv", "ff"))
@@ -278,7 +290,8 @@ def forward(c, t, ids):
                 s = np.concatenate([s, np.repeat(w("attn_sinks")[:, None, None], n, 1)], -1)
             gathered = np.einsum("hqk,khd->qhd", softmax(s)[..., :n], v)
             if c.get("gated_attention"):
-                gathered = gathered / (1 + np.exp(-linear(y, "attn_gate"))).reshape(n, h, -1)
+                factors = 1 / (1 + np.exp(-linear(y, "attn_gate")))
+                gathered = gathered * factors.reshape(n, h, -1)
             return linear(gathered.reshape(n, h * dv), "attn_output")
 
         def attend(y):
@@ -368,9 +381,16 @@ def forward(c, t, ids):
         if c.get("connections"):
             x, weights_out = connect(f"blk.{i}.hc_attn")
         before = x
-        if is_recurrent and not h:
+        if c.get("recall"):
+            y = recalled(x, w("attn_res_score"))
+            if i % c["recall"] == 0:
+                kept.append(x)
+                x = 0.0
+            y = norm_here(y, "attn_norm")
+            x = x + (recurrent.layer(c, i, t, y, eps) if is_recurrent else attend(y))
+        elif is_recurrent and not h:
             x = x + recurrent.layer(c, i, t, norm_here(x, "attn_norm"), eps) * residual
-        if h:
+        if h and not c.get("recall"):
             name = "attn_norm_2" if c.get("second") == "attn_norm_2" else "attn_norm"
             bare = c.get("norms") == "after" or c.get("first_bare") and i == 0
             y = attend(x if bare else norm_here(x, name))
@@ -391,7 +411,8 @@ def forward(c, t, ids):
         if c.get("parallel"):
             y = norm_here(before, "ffn_norm" if c.get("second") == "ffn_norm" else "attn_norm")
         else:
-            y = x if c.get("norms") == "after" else norm_here(x, ffn_norm_of(c))
+            y = recalled(x, w("ffn_res_score")) if c.get("recall") else x
+            y = y if c.get("norms") == "after" else norm_here(y, ffn_norm_of(c))
         if c.get("kind") in ("rwkv", "rwkv6"):
             x = x + recurrent.channel_mix(c, t, i, y)
             x = x * 0.5 if c.get("rescale") and (i + 1) % c["rescale"] == 0 else x
@@ -409,6 +430,9 @@ def forward(c, t, ids):
             scores = linear(before if c.get("router_first") else y, "ffn_gate_inp")
             if c.get("beside_dense"):
                 y = norm_here(x, "pre_ffw_norm_2")
+            if c.get("expert_stem"):
+                wide, y = y, linear(y, c["expert_stem"] + "_down")
+                out = np.zeros_like(y)
             for r in range(n):
                 weights = 1 / (1 + np.exp(-scores[r])) if c.get("sigmoid") else softmax(scores[r])
                 bias = t.get(f"blk.{i}.exp_probs_b.bias", t.get(f"blk.{i}.exp_probs_b"))
@@ -447,6 +471,9 @@ def forward(c, t, ids):
                         continue
                     out[r] += (1.0 if c.get("expert_input") else weight) * one(
                         gate(one(z, "ffn_gate_exps"), one(z, "ffn_up_exps"), limit), "ffn_down_exps")
+            if c.get("expert_stem"):
+                y = wide
+                out = linear(norm_here(out, c["expert_stem"] + "_norm"), c["expert_stem"] + "_up")
             if c.get("ff_shared"):
                 if c.get("unary"):
                     mid = unary(linear(y, "ffn_up_shexp"), i)
@@ -502,6 +529,8 @@ def forward(c, t, ids):
             x = made_high + made_low
         if c.get("loops") and (i + 1) % n_layers == 0 and i + 1 < c["layers"] and not c.get("unbroken"):
             x = norm(x, "output_norm")
+    if c.get("recall"):
+        x = recalled(x, t["output_res_score.weight"])
     if c.get("streams"):
         x = streams[0] + sum(matched(s @ m.T, streams[0])
                              for s, m in zip(streams[1:], t["altup_unembd_proj.weight"]))

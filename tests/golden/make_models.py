@@ -168,6 +168,8 @@ def tensors_of(c, rng):
                 vec(p + f"ffn_{x}.bias", n)
         for name in last if ff else []:
             norm(p + name, d)
+        for name in ("attn", "ffn") if c.get("recall") else ():
+            vec(p + name + "_res_score.weight", d, 0.0, 0.3)
         if c.get("per_layer"):
             mat(p + "inp_gate", c["per_layer"], d)
             mat(p + "proj", d, c["per_layer"])
@@ -218,8 +220,10 @@ def tensors_of(c, rng):
             mat(p + "ffn_gate_up_exps", e, 2 * f, d)
         r = c.get("expert_latent", d)
         if c.get("expert_latent"):
-            mat(p + "ffn_latent_down", r, d)
-            mat(p + "ffn_latent_up", d, r)
+            mat(p + c.get("expert_stem", "ffn_latent") + "_down", r, d)
+            mat(p + c.get("expert_stem", "ffn_latent") + "_up", d, r)
+        if c.get("expert_norm"):
+            norm(p + c["expert_stem"] + "_norm", r)
         for x, shape in (("gate", (e, f, r)), ("up", (e, f, r)), ("down", (e, r, f))):
             if (c.get("beside_dense") or c.get("fused_experts")) and x != "down":
                 continue
@@ -248,6 +252,8 @@ def tensors_of(c, rng):
         norm(c.get("output_norm", "output_norm"), d)
     if not c.get("tied"):
         mat("output", N_VOCAB, d)
+    if c.get("recall"):
+        vec("output_res_score.weight", d, 0.0, 0.3)
     if c.get("logit_bias"):
         vec("output.bias", N_VOCAB)
     if c.get("per_layer"):

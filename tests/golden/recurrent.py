@@ -154,6 +154,28 @@ RECURRENT = {
         sigmoid=True, select_bias=True, weights_norm=True, weights_scale=2.5, expert_latent=12,
         keys={**ssm(4, 64, 16, 4, 2), "attention.layer_norm_epsilon": 1e-5, "moe_latent_size": 12,
               "expert_weights_norm": True, "expert_weights_scale": 2.5}),
+    # sub-layers read a mixture of what the stream was; rates of narrow matrices, within a bound
+    "kimi-k3": dict(
+        arch="kimi-k3", kind="kimi", flat=True, bound=-5.0, width=4, rank=3, state=16, heads=3,
+        heads_kv=[0, 1, 0, 1], recurrent=[True, False, True, False], latent=24, q_latent=20,
+        rope_dims=8, head_key=24, head_value=16, unrotated=True, gated_attention="sigmoid", gate_std=1.0,
+        gate_values=True, recall=2, act="situ", situ=(4.0, 2.5), experts=6, used=2, ff_expert=16,
+        expert_length=16, expert_latent=12, expert_norm=True, expert_stem="ffn_routed", ff_shared=32,
+        unlisted_shared=True, sigmoid=True, select_bias=True, weights_norm=True, weights_scale=2.5, dense_first=1,
+        keys={"ssm.conv_kernel": 4, "kda.head_dim": 16, "kda.gate_lower_bound": -5.0,
+              "attention.kv_lora_rank": 24, "attention.q_lora_rank": 20, "expert_shared_count": 2,
+              "leading_dense_block_count": 1, "expert_gating_func": 2, "expert_weights_norm": True,
+              "expert_weights_scale": 2.5, "expert_latent_length": 12, "attn_res.block_size": 2,
+              "activation.situ_beta": 4.0, "activation.situ_linear_beta": 2.5}),
+    # without a bound, a gate of attention, narrow experts or a limit of what the gate multiplies
+    "kimi-k3-plain": dict(
+        arch="kimi-k3", kind="kimi", flat=True, width=3, rank=2, state=13, heads=2, heads_kv=[0, 1, 0], layers=3,
+        recurrent=[True, False, True], latent=24, rope_dims=8, head_key=24, head_value=16, unrotated=True,
+        recall=1, act="situ", situ=(4.0, 0.0), experts=4, used=2, ff_expert=16, expert_length=16,
+        ff_shared=16, unlisted_shared=True, sigmoid=True, select_bias=True, over_all=True,
+        keys={"ssm.conv_kernel": 3, "kda.head_dim": 13, "attention.kv_lora_rank": 24, "expert_shared_count": 1,
+              "expert_gating_func": 2, "attn_res.block_size": 1,
+              "activation.situ_beta": 4.0, "activation.situ_linear_beta": 0.0}),
 }
 
 
@@ -244,14 +266,17 @@ def tensors(c, i, t, mat, vec, norm):
             if not c.get("fused_qkv"):
                 mat(p + "attn_" + x, n, d, std=1.5)
             vec(p + f"ssm_conv1d_{x}.weight", (1, n, 1, c["width"]), 0.0, 0.7)
-        for x in "fg":
-            mat(p + f"ssm_{x}_a", n if c.get("bound") else key, d)
-            if not c.get("bound"):
+        whole = c.get("bound") and not c.get("flat")
+        for x in "f" if c.get("flat") else "fg":
+            mat(p + f"ssm_{x}_a", n if whole else key, d)
+            if not whole:
                 mat(p + f"ssm_{x}_b", n, key)
+        if c.get("flat"):
+            mat(p + "ssm_g", n, d)
         mat(p + "ssm_beta", rank, d)
         vec(p + "ssm_dt.bias", n, -1.0, 1.0)
-        vec(p + "ssm_a", (rank, 1), 0.0, 1.0)
-        t[p + "ssm_a"] = np.exp(t[p + "ssm_a"]) * (1 if c.get("bound") else -1)
+        vec(p + "ssm_a", rank if c.get("flat") else (rank, 1), 0.0, 1.0)
+        t[p + "ssm_a"] = np.exp(t[p + "ssm_a"]) * (1 if whole else -1)
         norm(p + "ssm_norm", key, False)
         mat(p + "attn_output", d, n)
         return
@@ -415,12 +440,13 @@ def layer(c, i, t, y, eps):
             n, rank, key) for x, z in zip("qkv", mix))
         q, k = (z / np.sqrt((z * z).sum(-1, keepdims=True) + eps) for z in (q, k))
         a = w("ssm_a").reshape(rank, 1)
-        if c.get("bound"):
-            step = (linear(y, "ssm_f_a") + w("ssm_dt.bias")).reshape(n, rank, key)
-            forget = np.exp(c["bound"] / (1 + np.exp(-a * step)))
+        narrow = c.get("flat") or not c.get("bound")
+        step = linear(linear(y, "ssm_f_a"), "ssm_f_b") if narrow else linear(y, "ssm_f_a")
+        step = (step + w("ssm_dt.bias")).reshape(n, rank, key)
+        if c.get("bound"): # files have a with either sign
+            forget = np.exp(c["bound"] / (1 + np.exp(-np.abs(a) * step)))
         else:
-            step = np.log1p(np.exp(linear(linear(y, "ssm_f_a"), "ssm_f_b") + w("ssm_dt.bias")))
-            forget = np.exp(step.reshape(n, rank, key) * a)
+            forget = np.exp(np.log1p(np.exp(step)) * a)
         take = 1 / (1 + np.exp(-linear(y, "ssm_beta")))
         s, out = np.zeros((rank, key, key)), np.zeros((n, rank, key))
         for r in range(n):
@@ -428,8 +454,8 @@ def layer(c, i, t, y, eps):
             new = v[r] - np.einsum("hkv,hk->hv", s, k[r])
             s = s + np.einsum("hk,hv->hkv", k[r], new * take[r, :, None])
             out[r] = np.einsum("hkv,hk->hv", s, q[r]) * key ** -0.5
-        gate = linear(y, "ssm_g_a")
-        gate = (gate if c.get("bound") else linear(gate, "ssm_g_b")).reshape(n, rank, key)
+        gate = linear(y, "ssm_g" if c.get("flat") else "ssm_g_a")
+        gate = (gate if c.get("flat") or c.get("bound") else linear(gate, "ssm_g_b")).reshape(n, rank, key)
         out = rms(out) * w("ssm_norm.weight") / (1 + np.exp(-gate))
         return linear(out.reshape(n, -1), "attn_output")
     if c["kind"] == "channels":

@@ -188,6 +188,18 @@ def further():
                           ("kda.gate_lower_bound", (F32, 0.0), "kda.gate_lower_bound is 0"),
                           ("kda.head_dim", (U32, 5), "attn_q.weight has shape")):
         yield f"bailingmoe3_{key}_{v[1]}", tiny.ling(**{"bailingmoe3." + key: v}), (words,)
+    yield from integers(
+        tiny.recalling, "kimi-k3", {"attn_res.block_size": (2,), "expert_latent_length": (8,)},
+        ("kda.head_dim", 0, 1025), ("attn_res.block_size", 2**20 + 1), ("expert_latent_length", 2**17))
+    for key, v, words in (("activation.situ_beta", (F32, 0.0), "activation.situ_beta is 0"),
+                          ("activation.situ_beta", (F32, float("nan")), "activation.situ_beta"),
+                          ("activation.situ_linear_beta", (F32, float("inf")), "activation.situ_linear_beta"),
+                          ("kda.gate_lower_bound", (F32, 0.5), "kda.gate_lower_bound is 0.5"),
+                          ("attn_res.block_size", (U32, 0), "_res_score.weight has no place"),
+                          ("expert_latent_length", (U32, 0), "ffn_gate_exps.weight has shape")):
+        yield f"kimi-k3_{key}_{v[1]}", tiny.recalling(**{"kimi-k3." + key: v}), (words,)
+    for key in ("attn_res.block_size", "activation.situ_beta"):
+        yield f"kimi-k3_no_{key}", tiny.recalling(drop=[key]), (f"kimi-k3.{key} is missing",)
     yield "bailingmoe3_unbounded", tiny.ling(False), ("kda.gate_lower_bound is missing",)
 
     yield from integers(

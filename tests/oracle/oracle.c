@@ -217,7 +217,7 @@ static void select_experts(const struct eval *v, const struct op *op)
 static void experts(const struct eval *v, const struct op *op)
 {
     const uint32_t n_used = op->n_head;
-    const bool shared_input = v->m->buf_width[op->in] == op->n_in;
+    const bool shared_input = !model_buf_of_experts(op->in);
     for (uint32_t r = 0; r < v->n; r++) {
         for (uint32_t i = 0; i < n_used; i++) {
             const uint32_t x = v->experts[(size_t)r * n_used + i];
@@ -258,12 +258,14 @@ static double within(double x, double bound)
     return x < -bound ? -bound : at_most(x, bound);
 }
 
-static double gated(enum gate_kind kind, double g, double u, double cap)
+static double gated(enum gate_kind kind, double g, double u, double cap, double scale)
 {
+    if (kind == GATE_SITU)
+        return scale * tanh(g / scale) / (1 + exp(-g)) * (cap > 0 ? cap * tanh(u / cap) : u);
     if (kind == GATE_SILU_CAPPED)
         return at_most(g / (1 + exp(-g)), cap) * within(u, cap);
     if (kind == GATE_SILU_BOUNDED)
-        return gated(GATE_SILU, at_most(g, cap), within(u, cap), 0);
+        return gated(GATE_SILU, at_most(g, cap), within(u, cap), 0, 1);
     if (kind == GATE_SILU)
         return g / (1 + exp(-g)) * u;
     if (kind == GATE_GELU)
@@ -287,7 +289,7 @@ static double unary(enum unary_kind kind, double x)
     if (kind == UNARY_GELU)
         return 0.5 * x * erfc(-x / sqrt(2));
     if (kind == UNARY_GELU_TANH)
-        return gated(GATE_GELU, x, 1, 0);
+        return gated(GATE_GELU, x, 1, 0, 1);
     if (kind == UNARY_SIGMOID)
         return 1 / (1 + exp(-x));
     if (kind == UNARY_SOFTPLUS)
@@ -529,7 +531,11 @@ static void each_row(const struct eval *v, const struct op *op)
         case OP_GATED:
             for (uint32_t i = 0; i < n; i++) {
                 const double w = input_weight(v, op, r, i);
-                out[i] = gated(op->gate, in[i] * w, in2[op->in2_first + i] * w, (double)op->cap);
+                out[i] = gated(op->gate,
+                               in[i] * w,
+                               in2[op->in2_first + i] * w,
+                               (double)op->cap,
+                               (double)op->scale);
             }
             break;
         case OP_HEAD_SCALE:

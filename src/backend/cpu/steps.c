@@ -145,6 +145,12 @@ static void step_gated(const struct cpu_backend *b,
         bound(up, s->n, -s->cap, s->cap);
         b->kernels->silu_mul(gate, up, out, s->n);
         break;
+    case GATE_SITU:
+        b->kernels->cap(up, 1.0f, s->cap, s->n);
+        b->kernels->sigmoid_mul(gate, up, up, s->n);
+        b->kernels->cap(gate, 1.0f, s->scale, s->n);
+        b->kernels->mul(gate, up, out, s->n);
+        break;
     }
 }
 

@@ -375,6 +375,11 @@ static void test_bad_values(void **state)
         {RECURRENT "bailingmoe3.f32.gguf", "bailingmoe3.kda.gate_lower_bound", 0.0f},
         {RECURRENT "bailingmoe3.f32.gguf", "bailingmoe3.kda.gate_lower_bound", 1.0f},
         {RECURRENT "bailingmoe3.f32.gguf", "bailingmoe3.kda.gate_lower_bound", NAN},
+        {RECURRENT "kimi-k3.f32.gguf", "kimi-k3.kda.gate_lower_bound", 1.0f},
+        {RECURRENT "kimi-k3.f32.gguf", "kimi-k3.kda.gate_lower_bound", NAN},
+        {RECURRENT "kimi-k3.f32.gguf", "kimi-k3.activation.situ_beta", 0.0f},
+        {RECURRENT "kimi-k3.f32.gguf", "kimi-k3.activation.situ_beta", INFINITY},
+        {RECURRENT "kimi-k3.f32.gguf", "kimi-k3.activation.situ_linear_beta", NAN},
     };
     struct err_info e;
     for (size_t i = 0; i < sizeof integers / sizeof integers[0]; i++) {

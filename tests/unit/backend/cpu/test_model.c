@@ -109,7 +109,9 @@ static const char *const architectures[] = {"architectures/llama",
                                             "recurrent/nemotron_h_moe-latent",
                                             "recurrent/nemotron_h_moe-puzzle",
                                             "recurrent/kimi-linear",
-                                            "recurrent/kimi-linear-fused"};
+                                            "recurrent/kimi-linear-fused",
+                                            "recurrent/kimi-k3",
+                                            "recurrent/kimi-k3-plain"};
 
 static void architectures_match(void **state)
 {
@@ -276,6 +278,7 @@ static void bits_do_not_depend_on_company(void **state)
         check_invariance("recurrent/falcon-h1.f32", isas[i], KV_F16);
         check_invariance("recurrent/mamba2.f32", isas[i], KV_F16);
         check_invariance("recurrent/kimi-linear.f32", isas[i], KV_F16);
+        check_invariance("recurrent/kimi-k3.f32", isas[i], KV_F16);
         check_invariance("recurrent/falcon-mamba.f32", isas[i], KV_F16);
         check_invariance("recurrent/jamba.f32", isas[i], KV_F16);
         check_invariance("recurrent/rwkv6.f32", isas[i], KV_F16);

@@ -407,6 +407,8 @@ static void sizes_are_refused(void **state)
         {"nemotron_h", "nemotron_h.ssm.group_count"},
         {"kimi-linear", "kimi-linear.ssm.conv_kernel"},
         {"kimi-linear", "kimi-linear.kda.head_dim"},
+        {"kimi-k3", "kimi-k3.ssm.conv_kernel"},
+        {"kimi-k3", "kimi-k3.kda.head_dim"},
         {"bailingmoe3", "bailingmoe3.kda.head_dim"},
         {"mamba", "mamba.ssm.conv_kernel"},
         {"mamba", "mamba.ssm.inner_size"},
@@ -494,6 +496,7 @@ static void shapes_are_refused(void **state)
     check_shapes("nemotron_h");
     check_shapes("falcon-h1");
     check_shapes("kimi-linear");
+    check_shapes("kimi-k3");
     check_shapes("bailingmoe3-sections");
     check_shapes("mamba");
     check_shapes("jamba");
