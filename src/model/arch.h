@@ -38,10 +38,17 @@ enum parallel { PARALLEL_NOT, PARALLEL_ALWAYS, PARALLEL_BY_KEY, PARALLEL_BY_NORM
  * feed-forward part, ffn_norm; or, in some files, one for attention, attn_norm_2. */
 enum second_norm { SECOND_NONE, SECOND_FFN, SECOND_ATTENTION };
 
-/* Keys of scales that the architecture has: none; logit_scale, which multiplies;
- * embedding_scale; or granite's, of which logit_scale divides; or the same with minicpm's defaults.
- */
-enum scales { SCALES_NONE, SCALES_LOGIT, SCALES_EMBEDDING, SCALES_GRANITE, SCALES_MINICPM };
+/* Keys of scales that the architecture has: none; logit_scale, which multiplies; embedding_scale;
+ * granite's, of which logit_scale divides; the same with minicpm's defaults; or grok's, of
+ * embeddings, of scores and of logits, which all multiply, with defaults. */
+enum scales {
+    SCALES_NONE,
+    SCALES_LOGIT,
+    SCALES_EMBEDDING,
+    SCALES_GRANITE,
+    SCALES_MINICPM,
+    SCALES_GROK
+};
 
 /* What experts are weighed by: the softmax of their scores; sigmoids; or sigmoids where a bias
  * corrects them for the selection. */
@@ -101,8 +108,10 @@ struct arch {
     enum norm_kind norm;
     bool norm_by_key; /* by RMS where the file has an epsilon for that */
     enum norm_place norms;
-    bool norms_after_by_key; /* after it, by the names of those before, if swin_norm says so */
-    float after_eps;         /* of norms after a sub-layer; 0: as of the others */
+    bool norms_after_as_sums; /* those after it by the names of norms of sums; the feed-forward
+                               * part's may have the usual one */
+    bool norms_after_by_key;  /* after it, by the names of those before, if swin_norm says so */
+    float after_eps;          /* of norms after a sub-layer; 0: as of the others */
     enum parallel parallel;
     enum second_norm second;
     const char *ffn_norm; /* name of the norm before the feed-forward part; NULL: ffn_norm */
@@ -136,7 +145,9 @@ struct arch {
     enum presence shared; /* an expert for all rows, */
     enum presence shared_gate; /* and what weighs it */
     bool shared_average;       /* it and what was selected count half */
-    bool expert_input;         /* what is weighed is what an expert reads */
+    bool shared_dense; /* it is called, and as long, as a dense part, and layers may lack it;
+                        * where it is there the sum counts as if both were as large */
+    bool expert_input; /* what is weighed is what an expert reads */
     bool router_first; /* the router reads the stream as the layer finds it, before attention */
     const char *expert_latent; /* experts may stand between two matrices that all share: what their
                                 * names begin with */
@@ -192,6 +203,7 @@ struct arch {
     bool sight_beside;     /* layers have matrices of their own for what is seen, left alone */
     uint32_t by_width_layers; /* with so many layers scores scale by n_embd / n_head */
     enum temper temper;
+    float yarn_fast;  /* rope.scaling.yarn_beta_fast where the file does not say; 0: 32 */
     bool yarn_log;    /* knows rope.scaling.yarn_log_multiplier */
     bool rope_switch; /* rope.scaling.finetuned false: no layer is rotated */
     bool

@@ -174,7 +174,7 @@ enum err experts_read(struct model *m, const struct arch *arch, struct err_info 
                        hp->n_expert_used,
                        widest);
     uint32_t n_shared = 1;
-    hp->n_ff_shared = arch->shared == REQUIRED ? hp->n_ff : 0;
+    hp->n_ff_shared = arch->shared == REQUIRED || arch->shared_dense ? hp->n_ff : 0;
     if (arch->shared_by_count) {
         if ((err = key_u32_in(m, "expert_shared_count", 1, MAX_EXPERTS, &n_shared, e)))
             return err;
@@ -293,22 +293,32 @@ static void add_selected(struct builder *b, enum model_buf in, enum model_buf ou
 }
 
 /* The shared expert's gate and up, in two tensors or in one, or up alone, and what weighs it. */
-static void add_shared_inputs(struct builder *b, enum model_buf in)
+static void add_shared_inputs(struct builder *b, enum model_buf in, uint32_t n)
 {
-    const uint32_t n_embd = b->m->hp.n_embd, n = b->m->hp.n_ff_shared;
-    const struct gguf_tensor *up =
-        gguf_find_tensor(b->m->gguf, plan_name(b, "ffn_up_shexp", "weight"));
+    const uint32_t n_embd = b->m->hp.n_embd;
+    const bool dense = b->arch->shared_dense;
+    const char *gate_stem = dense ? "ffn_gate" : "ffn_gate_shexp";
+    const char *up_stem = dense ? "ffn_up" : "ffn_up_shexp";
+    const struct gguf_tensor *up = gguf_find_tensor(b->m->gguf, plan_name(b, up_stem, "weight"));
     if (b->arch->unary != UNARY_NONE) {
-        plan_linear(b, "ffn_up_shexp", in, n_embd, BUF_GATE, n, ABSENT);
-    } else if (!plan_has(b, "ffn_gate_shexp") && up && up->ne[1] == 2 * (uint64_t)n) {
+        plan_linear(b, up_stem, in, n_embd, BUF_GATE, n, ABSENT);
+    } else if (!plan_has(b, gate_stem) && up && up->ne[1] == 2 * (uint64_t)n) {
         const uint32_t ns[] = {n, n};
-        plan_stacked(b, "ffn_up_shexp", in, (enum model_buf[]){BUF_GATE, BUF_UP}, ns, 2, ABSENT);
+        plan_stacked(b, up_stem, in, (enum model_buf[]){BUF_GATE, BUF_UP}, ns, 2, ABSENT);
     } else {
-        plan_linear(b, "ffn_gate_shexp", in, n_embd, BUF_GATE, n, ABSENT);
-        plan_linear(b, "ffn_up_shexp", in, n_embd, BUF_UP, n, ABSENT);
+        plan_linear(b, gate_stem, in, n_embd, BUF_GATE, n, ABSENT);
+        plan_linear(b, up_stem, in, n_embd, BUF_UP, n, ABSENT);
     }
     if (b->arch->shared_gate == REQUIRED)
         plan_linear(b, "ffn_gate_inp_shexp", in, n_embd, BUF_SHARED_GATE, 1, ABSENT);
+}
+
+/* How long the layer's shared expert is; 0: it has none. */
+static uint32_t shared_length(const struct builder *b)
+{
+    if (b->arch->shared_dense)
+        return plan_has(b, "ffn_up") ? b->m->layers[b->layer].n_ff : 0;
+    return b->m->hp.n_ff_shared;
 }
 
 void plan_router(struct builder *b, enum model_buf in)
@@ -324,11 +334,11 @@ void plan_experts(struct builder *b, enum model_buf in)
 {
     const struct model_hparams *hp = &b->m->hp;
     const struct arch *arch = b->arch;
-    const uint32_t n_embd = hp->n_embd, n_shared = hp->n_ff_shared;
+    const uint32_t n_embd = hp->n_embd, n_shared = shared_length(b);
     if (!arch->router_first)
         plan_router(b, in);
     if (n_shared)
-        add_shared_inputs(b, in);
+        add_shared_inputs(b, in, n_shared);
     begin_experts(b);
     struct op *op = plan_add(b, OP_SELECT, BUF_ROUTER, BUF_ROUTER);
     op->n_head = b->n_used;
@@ -343,11 +353,12 @@ void plan_experts(struct builder *b, enum model_buf in)
         plan_unary(b, BUF_GATE, n_shared, arch->unary);
     else
         plan_gated(b, BUF_GATE, BUF_UP, n_shared);
-    plan_linear(b, "ffn_down_shexp", BUF_GATE, n_shared, BUF_SHARED, n_embd, ABSENT);
+    const char *down = arch->shared_dense ? "ffn_down" : "ffn_down_shexp";
+    plan_linear(b, down, BUF_GATE, n_shared, BUF_SHARED, n_embd, ABSENT);
     plan_add(b, arch->shared_gate == REQUIRED ? OP_ADD_GATED : OP_ADD, BUF_SHARED, BUF_OUT)->in2 =
         BUF_SHARED_GATE;
-    if (arch->shared_average)
-        plan_add(b, OP_SCALE, BUF_OUT, BUF_OUT)->scale = 0.5f;
+    if (arch->shared_average || arch->shared_dense)
+        plan_add(b, OP_SCALE, BUF_OUT, BUF_OUT)->scale = arch->shared_dense ? sqrtf(0.5f) : 0.5f;
 }
 
 void plan_experts_first(struct builder *b)

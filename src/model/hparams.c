@@ -387,6 +387,7 @@ bool hparams_windowed(const struct model *m, const struct arch *arch, uint32_t l
 /* Variants that would change the answer and that no op here computes, unless the row has them. */
 static enum err refuse_unknown(const struct model *m, const struct arch *arch, struct err_info *e)
 {
+    const bool grok = arch->scales == SCALES_GROK;
     const bool scales = arch->scales == SCALES_GRANITE || arch->scales == SCALES_MINICPM;
     const struct {
         const char *key;
@@ -395,16 +396,16 @@ static enum err refuse_unknown(const struct model *m, const struct arch *arch, s
         {"attention.alibi_bias_max", false},
         {"attention.max_alibi_bias", arch->alibi_by_key || arch->alibi > 0.0f},
         {"attention.clamp_kqv", arch->clamp},
-        {"attention.output_scale", false},
+        {"attention.output_scale", grok},
         {"attention.value_scale", arch->value_shorter},
         {"attention.temperature_scale", arch->temper == TEMPER_BY_KEY},
         {"attention.shared_kv_layers", arch->borrows},
         {"embedding_length_per_layer_input", arch->per_layer},
         {"rope.scaling.alpha", arch->rope_alpha},
         {"rope.scaling.yarn_log_multiplier", arch->yarn_log},
-        {"embedding_scale", scales || arch->scales == SCALES_EMBEDDING},
+        {"embedding_scale", scales || grok || arch->scales == SCALES_EMBEDDING},
         {"residual_scale", scales},
-        {"logit_scale", scales || arch->scales == SCALES_LOGIT},
+        {"logit_scale", scales || grok || arch->scales == SCALES_LOGIT},
     };
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
         const struct gguf_kv *kv = keys[i].known ? NULL : key_find(m, keys[i].key);
@@ -439,6 +440,10 @@ static enum err read_stream_scales(struct model *m, const struct arch *arch, str
         hp->residual_scale = 1.4f / sqrtf((float)hp->n_layer);
         hp->logit_scale = (float)hp->n_embd / 256.0f;
     }
+    if (arch->scales == SCALES_GROK) { /* likewise; 1 / sqrt(3), and the root of 6144 */
+        hp->embedding_scale = 78.38367176906169f;
+        hp->logit_scale = 0.5773502691896257f;
+    }
     if (arch->scales == SCALES_LOGIT && !key_find(m, "logit_scale"))
         return err_set(e, ERR_FORMAT, "metadata key %s.logit_scale is missing", m->arch);
     if (arch->scales == SCALES_NONE)
@@ -448,7 +453,8 @@ static enum err read_stream_scales(struct model *m, const struct arch *arch, str
     if ((err = read_factor(m, "embedding_scale", &hp->embedding_scale, e)) ||
         arch->scales == SCALES_EMBEDDING)
         return err;
-    if ((err = read_factor(m, "logit_scale", &hp->logit_scale, e)))
+    err = read_factor(m, "logit_scale", &hp->logit_scale, e);
+    if (err || arch->scales == SCALES_GROK)
         return err;
     hp->logit_scale = 1.0f / hp->logit_scale;
     return read_factor(m, "residual_scale", &hp->residual_scale, e);
@@ -498,7 +504,11 @@ static enum err read_scales(struct model *m, const struct arch *arch, struct err
     if (arch->attention_scale > 0.0f)
         hp->attention_scale = arch->attention_scale;
     if (err || (err = read_temperature(m, arch, e)) ||
-        (err = read_factor(m, "attention.scale", &hp->attention_scale, e)) ||
+        (err =
+             read_factor(m,
+                         arch->scales == SCALES_GROK ? "attention.output_scale" : "attention.scale",
+                         &hp->attention_scale,
+                         e)) ||
         (err = read_stream_scales(m, arch, e)))
         return err;
     if (arch->alibi_layers == 0 || arch->alibi_layers == hp->n_layer)

@@ -152,6 +152,9 @@ void plan_result(struct builder *b, const char *norm, const char *norm_of_sum)
 {
     const float eps = b->m->hp.norm_eps, other = b->arch->after_eps;
     const bool after = b->norms == NORM_AFTER || b->norms == NORM_BOTH;
+    if (b->arch->norms_after_as_sums &&
+        (strcmp(norm, "post_ffw_norm") != 0 || plan_has(b, norm_of_sum)))
+        norm = norm_of_sum;
     if (b->arch->norms_after_by_key)
         norm = strcmp(norm, "post_ffw_norm") == 0 ? "ffn_norm" : "attn_norm";
     if (after && other > 0.0f && eps > 0.0f) /* what makes one the other */

@@ -85,7 +85,7 @@ static enum err read_stretch(const struct model *m,
                           .attention = 1.0f,
                           .n_ctx_first = m->hp.n_ctx_train,
                           .yarn_mix = 1.0f,
-                          .beta_fast = 32.0f,
+                          .beta_fast = arch->yarn_fast > 0.0f ? arch->yarn_fast : 32.0f,
                           .beta_slow = 1.0f};
     enum err err = read_type(m, &s->type, e);
     if (err || (err = read_shares(m, arch, s, e)))

@@ -526,4 +526,16 @@ FAMILIES = {
         arch="hrm_text", pair="halves", norms="bare", gated_attention=True, gate_std=2.0, cycles=(1, 1), fused_qkv=True,
         heads_kv=2, layers=1, tied=True, rope_dims=4,
         keys={"hrm.layers_per_stack": 1, "hrm.l_cycles": 1, "hrm.h_cycles": 1}),
+    "grok": dict(
+        arch="grok", pair="halves", act="gelu", norms="both", after_names=("attn_output_norm", "layer_output_norm"),
+        heads=2, heads_kv=1, tied=True, experts=6, used=2, ff_expert=32, embed_scale=78.38367176906169,
+        logit_factor=0.5773502691896257, attention_scale=0.08838834764831845, cap=30.0),
+    "grok-2": dict( # beside experts a dense part, here not in all layers
+        arch="grok", pair="halves", act="gelu", norms="both", after_names=("attn_output_norm", "post_ffw_norm"),
+        layers=3, heads_kv=2, ff=40, experts=4, used=2, ff_expert=24, expert_length=24,
+        dense_shared=[True, False, True], embed_scale=9.0, logit_factor=0.25, attention_scale=0.5, cap=2.0,
+        final_cap=1.5, base=5000.0, scaling="yarn", factor=4.0, first_ctx=64, beta_fast=8.0,
+        keys={"embedding_scale": 9.0, "logit_scale": 0.25, "attention.output_scale": 0.5,
+              "attn_logit_softcapping": 2.0, "final_logit_softcapping": 1.5, "rope.scaling.type": "yarn",
+              "rope.scaling.factor": 4.0, "rope.scaling.original_context_length": 64}),
 }

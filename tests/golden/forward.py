@@ -62,7 +62,7 @@ def frequencies(c, t, windowed):
     if c.get("scaling") == "yarn":
         def dim(turns):
             return n * np.log(c["first_ctx"] / (turns * 2 * np.pi)) / (2 * np.log(base))
-        low, high = max(0, np.floor(dim(32.0))), min(n - 1, np.ceil(dim(1.0)))
+        low, high = max(0, np.floor(dim(c.get("beta_fast", 32.0)))), min(n - 1, np.ceil(dim(1.0)))
         keep = 1 - np.clip((np.arange(n // 2) - low) / max(0.001, high - low), 0, 1)
         if "yarn_turn" not in c:
             scale *= 1 + 0.1 * np.log(factor)
@@ -485,6 +485,9 @@ def forward(c, t, ids):
                 if c.get("shared_gate"):
                     shared /= 1 + np.exp(-(y @ w("ffn_gate_inp_shexp")))[:, None]
                 out = (out + shared) * (0.5 if c.get("shared_average") else 1.0)
+            if c.get("dense_shared") and c["dense_shared"][i]:
+                out = out + linear(gate(linear(y, "ffn_gate"), linear(y, "ffn_up")), "ffn_down")
+                out = out * 0.5 ** 0.5
             y = out
             if c.get("beside_dense"):
                 y = dense + norm_here(out, "post_ffw_norm_2")

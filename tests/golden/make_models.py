@@ -244,6 +244,10 @@ def tensors_of(c, rng):
                 mat(p + "ffn_gate_shexp", c["ff_shared"], d)
             mat(p + "ffn_up_shexp", c["ff_shared"], d)
             mat(p + "ffn_down_shexp", d, c["ff_shared"])
+        if c.get("dense_shared") and c["dense_shared"][i]:
+            mat(p + "ffn_gate", ff, d)
+            mat(p + "ffn_up", ff, d)
+            mat(p + "ffn_down", d, ff)
         if c.get("shared_gate"):
             vec(p + "ffn_gate_inp_shexp.weight", d)
     for name in c.get("scaled", []): # matrices with a scale beside them

@@ -372,6 +372,11 @@ static void test_bad_values(void **state)
          1e-20f}, /* base below 1 */
         {FAMILIES "muse-glimmer.f32.gguf", "muse-glimmer.logit_scale", INFINITY},
         {FAMILIES "talkie.f32.gguf", "talkie.logit_scale", NAN},
+        {FAMILIES "grok-2.f32.gguf", "grok.attention.output_scale", NAN},
+        {FAMILIES "grok-2.f32.gguf", "grok.embedding_scale", INFINITY},
+        {FAMILIES "grok-2.f32.gguf", "grok.logit_scale", NAN},
+        {FAMILIES "grok-2.f32.gguf", "grok.attn_logit_softcapping", -1.0f},
+        {FAMILIES "grok-2.f32.gguf", "grok.final_logit_softcapping", INFINITY},
         {RECURRENT "bailingmoe3.f32.gguf", "bailingmoe3.kda.gate_lower_bound", 0.0f},
         {RECURRENT "bailingmoe3.f32.gguf", "bailingmoe3.kda.gate_lower_bound", 1.0f},
         {RECURRENT "bailingmoe3.f32.gguf", "bailingmoe3.kda.gate_lower_bound", NAN},
