@@ -23,9 +23,9 @@ struct draft {
     uint32_t mask;     /* a power of two less one */
     uint32_t gram;     /* tokens that have to have stood there before */
     uint32_t n_seen;   /* tokens whose grams are in there */
-    uint32_t n;        /* that the next draft may have */
+    uint32_t n_next;   /* tokens that the next draft may have */
     uint32_t n_missed; /* drafts without a right token since the last that had one */
-    uint32_t n_pause;  /* steps without a draft yet to come */
+    uint32_t n_pause;  /* drafts yet to be left out */
 };
 
 /* For a sequence of up to n_max tokens; gram: usually DRAFT_GRAM. False: no memory. */

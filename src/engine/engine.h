@@ -219,15 +219,13 @@ struct engine_config {
     uint32_t n_draft; /* tokens guessed ahead (draft.h), at most ENGINE_MAX_DRAFT; 0: none */
     void (*progress)(void *ctx, double fraction);
     void *progress_ctx;
-    /* For tests: makes another backend, and has the KV memory walked after every step
-     * (stats.checks; the first error stays), or drafts where so many tokens have stood before; 0:
-     * as usual. */
+    /* For tests: makes another backend. */
     enum err (*make_backend)(const struct model *m,
                              const struct backend_config *cfg,
                              struct backend **out,
                              struct err_info *e);
-    bool check_always;
-    uint32_t draft_gram;
+    bool check_always;   /* for tests: walk the KV memory after each step (stats.checks) */
+    uint32_t draft_gram; /* for tests: drafts where so many tokens have stood before; 0: 3 */
 };
 struct engine_config engine_config_default(void);
 
@@ -305,12 +303,12 @@ struct engine_stats {
     uint64_t vectors;                              /* texts that became embeddings or scores */
     uint32_t most_tokens;                          /* that a request had, prompt and output */
     uint64_t steps, steps_with_prefill;
-    uint64_t steps_ahead;  /* begun while another was under way */
-    uint64_t rows_dropped; /* computed for requests that had ended meanwhile */
-    uint64_t drafts, draft_tokens,
-        draft_tokens_right;    /* computed; of them, those that were chosen */
-    uint64_t steps_failed;     /* whose backend gave an error */
-    uint64_t step_allocations; /* made inside steps after warm-up; 0 or a bug */
+    uint64_t steps_ahead;                      /* begun while another was under way */
+    uint64_t rows_dropped;                     /* computed for requests that had ended meanwhile */
+    uint64_t drafts;                           /* computed, */
+    uint64_t draft_tokens, draft_tokens_right; /* theirs; those that were chosen */
+    uint64_t steps_failed;                     /* whose backend gave an error */
+    uint64_t step_allocations;                 /* made inside steps after warm-up; 0 or a bug */
     uint64_t preemptions;
     struct kv_stats kv;
     uint32_t kv_block_tokens;

@@ -90,6 +90,7 @@ static void fill_device_job(struct step_batch *s, const struct sched_item *item)
                                                   .tokens = begins ? r->tokens : NULL,
                                                   .n_prompt = r->n_prompt,
                                                   .n_tokens = item->first + item->n_rows};
+    assert(item->n_draft == 0);
     assert(!begins || item->first + item->n_rows == item->seq->n_known);
     r->n_entered_slot = item->seq->n_preempted + 1;
     r->device_job = s->n_devices++;

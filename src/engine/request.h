@@ -44,7 +44,7 @@ struct request {
     struct thought thought;
     struct lines lines;
     struct grammar_state *grammar; /* or NULL */
-    struct draft draft;            /* none is made where it has no memory */
+    struct draft draft;            /* `after` is NULL: nothing is drafted */
     struct request_view now;
     uint64_t n_text_bytes; /* raw bytes of all output tokens */
     bool has_news;         /* on the engine's list of this step */

@@ -126,19 +126,21 @@ static void fail_batch(struct engine *eng, const struct step_batch *s, const str
     }
 }
 
-/* Guess what those who decode will say. */
-static void make_drafts(struct engine *eng)
+/* Guess what those who decode will say, where the step has rows for it. */
+static void make_drafts(struct engine *eng, uint32_t row_budget)
 {
-    if (eng->cfg.n_draft == 0)
-        return;
-    for (struct request *r = eng->active; r; r = r->next_active) {
-        const uint32_t left = r->max_new - r->now.n_out, n = r->seq.n_known;
+    uint32_t n, left = eng->cfg.n_draft ? sched_draft_rows(eng->sched, row_budget) : 0;
+    struct sched_seq *const *running = sched_running(eng->sched, &n);
+    for (uint32_t i = 0; i < n; i++) {
+        struct request *r = running[i]->user;
         r->seq.n_draft = 0;
-        if (!r->draft.after || r->seq.slot == SCHED_NO_SLOT || r->now.n_out == 0 ||
-            r->seq.n_computed + 1 != n)
+        if (left == 0 || !r->draft.after)
             continue;
-        const uint32_t most = left - 1 < eng->cfg.n_draft ? left - 1 : eng->cfg.n_draft;
-        r->seq.n_draft = draft_make(&r->draft, r->tokens, n, most);
+        uint32_t most = r->max_new - r->now.n_out - 1; /* it decodes, so there is one to come */
+        most = most < eng->cfg.n_draft ? most : eng->cfg.n_draft;
+        most = most < left ? most : left;
+        r->seq.n_draft = draft_make(&r->draft, r->tokens, r->seq.n_known, most);
+        left -= r->seq.n_draft;
     }
 }
 
@@ -150,8 +152,9 @@ static bool begin_step(struct engine *eng)
     struct step_batch *s = &eng->steps[(eng->first_step + eng->n_steps) % ASYNC_STEPS];
     s->begin_us = clock_us();
     kv_set_pace(eng->kv, s->begin_us, eng->pace.us_per_row);
-    make_drafts(eng);
-    sched_plan_step(eng->sched, row_budget(eng), &plan);
+    const uint32_t budget = row_budget(eng);
+    make_drafts(eng, budget);
+    sched_plan_step(eng->sched, budget, &plan);
     timeline_planned(eng, &plan, s->begin_us);
     eng->waits_for_tier = plan.waits_for_tier;
     eng->holds = plan.waits_for_steps;

@@ -11,8 +11,8 @@
 #define SCHED_CHUNK_ROWS 16
 /* Rows that prompts get in every step, however small its budget; kernels take rows in fours. */
 #define SCHED_LEAST_ROWS 4
-/* Rows of a step that drafts fill up: so many are computed about as soon as one, for they wait for
- * the weights. */
+/* Rows that drafts may fill a step of decodes up to: so many are computed about as soon as one, for
+ * they wait for the weights. */
 #define SCHED_DRAFT_ROWS 8
 
 /* One whose sequences wait or run; or did, while its place is not needed. */

@@ -55,8 +55,16 @@ static uint32_t count_decodes(const struct sched *s)
     return n;
 }
 
-/* The item's draft, as far as the blocks go that it has anyway. */
-static void add_draft(struct sched *s, struct sched_plan *plan, uint32_t most)
+uint32_t sched_draft_rows(const struct sched *s, uint32_t row_budget)
+{
+    const uint32_t n_decodes = count_decodes(s);
+    uint32_t most = min_u32(SCHED_DRAFT_ROWS, row_budget);
+    most = min_u32(most, min_u32(s->cfg.max_rows, s->cfg.max_logit_rows));
+    return n_decodes < s->n_running || most < n_decodes ? 0 : most - n_decodes;
+}
+
+/* The item's draft, as far as the blocks go that it has anyway; of at most so many rows. */
+static uint32_t add_draft(struct sched *s, struct sched_plan *plan, uint32_t most)
 {
     struct sched_item *item = &s->items[plan->n_items - 1];
     const struct sched_seq *seq = item->seq;
@@ -67,27 +75,20 @@ static void add_draft(struct sched *s, struct sched_plan *plan, uint32_t most)
     item->n_rows += n;
     plan->n_rows += n;
     plan->n_drafts += n;
+    return n;
 }
 
-/* Rows of drafts for each decode: none beside prompts, which need the step's rows themselves. */
-static uint32_t draft_rows(const struct sched *s, uint32_t n_decodes)
+static void plan_decodes(struct sched *s, struct sched_plan *plan, uint32_t row_budget)
 {
-    const uint32_t most =
-        min_u32(SCHED_DRAFT_ROWS, min_u32(s->cfg.max_rows, s->cfg.max_logit_rows));
-    return n_decodes == s->n_running && n_decodes > 0 ? most / n_decodes - (most >= n_decodes) : 0;
-}
-
-static void plan_decodes(struct sched *s, struct sched_plan *plan)
-{
-    const uint32_t n_drafts = draft_rows(s, count_decodes(s));
+    uint32_t left = sched_draft_rows(s, row_budget); /* the first in rank first */
     for (uint32_t i = 0; i < s->n_running; i++) {
         struct sched_seq *seq = s->running[i];
         const uint32_t n_items = plan->n_items;
         if (!sched_is_decode(seq))
             continue;
         add_item(s, plan, seq, 1);
-        if (n_drafts > 0 && seq->n_draft > 0 && plan->n_items > n_items)
-            add_draft(s, plan, n_drafts);
+        if (plan->n_items > n_items)
+            left -= add_draft(s, plan, left);
     }
     plan->n_decodes = plan->n_items;
 }
@@ -268,7 +269,7 @@ void sched_plan_step(struct sched *s, uint32_t row_budget, struct sched_plan *ou
     out->waits_for_steps = s->waits_for_steps;
     out->n_preempted = (uint32_t)(s->n_preempted - n_preempted);
     uint32_t budget = prefill_budget(s, row_budget);
-    plan_decodes(s, out);
+    plan_decodes(s, out, row_budget);
     if (budget > 0)
         plan_prefill(s, out, budget);
     for (uint32_t i = 0; i < s->n_running; i++)

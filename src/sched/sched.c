@@ -306,6 +306,12 @@ void sched_remove(struct sched *s, struct sched_seq *seq)
     sched_quit_tenant(s, seq);
 }
 
+struct sched_seq *const *sched_running(const struct sched *s, uint32_t *n)
+{
+    *n = s->n_running;
+    return s->running;
+}
+
 uint32_t sched_n_running(const struct sched *s)
 {
     return s->n_running;

@@ -171,6 +171,12 @@ struct sched_load {
 };
 struct sched_load sched_load(const struct sched *s);
 
+/* Rows that drafts may have in the next step, of so many in all: what decodes leave of a few; none
+ * beside prompts. One that is admitted meanwhile takes them. */
+uint32_t sched_draft_rows(const struct sched *s, uint32_t row_budget);
+/* Those that have a slot, first in rank first; valid until the next call that plans or removes. */
+struct sched_seq *const *sched_running(const struct sched *s, uint32_t *n);
+
 /* Decide one step, and take the KV blocks its rows need. row_budget <= max_rows bounds all rows,
  * but decodes always run and prompts get 4 rows at least beside them. The plan is valid until the
  * next call. All of it must be run, and be heard of by sched_computed, or its sequences removed.
@@ -178,8 +184,9 @@ struct sched_load sched_load(const struct sched *s);
  * sequences run: all of them wait, for the tier or for steps under way. */
 void sched_plan_step(struct sched *s, uint32_t row_budget, struct sched_plan *out);
 
-/* The step ran: an item's rows are stored now, and others may find them. Of one sequence's items,
- * the one planned first comes first, and the token it chose before the next. */
+/* The step ran: an item's rows, but those of its draft, are stored now, and others may find them.
+ * Of one sequence's items, the one planned first comes first, and the token it chose before the
+ * next. */
 void sched_computed(struct sched *s, const struct sched_item *item);
 /* The token that was chosen is the next of the item's draft: what that one's row stored is stored.
  */

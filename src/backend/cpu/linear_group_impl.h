@@ -168,6 +168,19 @@ struct beside {
     if (M > 2 && VL > 4)                                                                           \
         __asm__("" : "+r"(q), "+r"(blocks));
 
+/* Group `group` of the sequence, which is number `at` of `from`, meets all rows. */
+#define MEET_GROUP(name, kind, from, at, group)                                                    \
+    {                                                                                              \
+        const size_t i = (group);                                                                  \
+        UNROLL for (int v = 0; v < n_sums; v += beside)                                            \
+        {                                                                                          \
+            BESIDE_AT(name, v, from, at, first)                                                    \
+            ASK_FROM(name, of[0], i)                                                               \
+            ACT_ANEW                                                                               \
+            kind##_FEW(name)                                                                       \
+        }                                                                                          \
+    }
+
 /* kind: one of the wide kinds that begin with WIDE_; run: how many rows meet it so (RUN_SIMPLE ...,
  * linear_impl.h). */
 #define DEFINE_GROUPED(name, kind, run)                                                            \
@@ -182,28 +195,21 @@ struct beside {
         const uint8_t *panels = j->panels + p0 * j->panel_bytes;                                   \
         FEW_SUMS;                                                                                  \
         const int beside = BESIDE_OF(M, P);                                                        \
-        const uint32_t turn = LONE && PER_##name == 1 ? LONE_TURN : 1;                             \
         for (int begin = 0; begin < PARTS; begin += at_once) {                                     \
             ASK_AHEAD(name)                                                                        \
             vf acc[LINEAR_M][4 * PARTS_AT_ONCE(1)];                                                \
             EACH_ROW EACH_FEW_SUM acc[m][v] = vf_zero();                                           \
-            for (size_t first = 0; first < n_blocks; first += PER_##name * turn) {                 \
-                const uint8_t *from = turn > 1 ? TURN_AT(name, first) : panels;                    \
-                for (size_t i0 = first; i0 < first + PER_##name * turn; i0 += turn) {              \
-                    UNROLL for (uint32_t nth = 0; nth < turn; nth++)                               \
-                    {                                                                              \
-                        const size_t i = i0 + nth;                                                 \
-                        if (nth > 0 && i == n_blocks)                                              \
-                            break;                                                                 \
-                        UNROLL for (int v = 0; v < n_sums; v += beside)                            \
-                        {                                                                          \
-                            BESIDE_AT(name, v, from, turn > 1 ? nth : i, first)                    \
-                            ASK_FROM(name, of[0], i)                                               \
-                            ACT_ANEW                                                               \
-                            kind##_FEW(name)                                                       \
-                        }                                                                          \
-                    }                                                                              \
+            size_t first = 0;                                                                      \
+            if (LONE && PER_##name == 1) {                                                         \
+                for (; first + LONE_TURN <= n_blocks; first += LONE_TURN) {                        \
+                    const uint8_t *from = TURN_AT(name, first);                                    \
+                    UNROLL for (uint32_t nth = 0; nth < LONE_TURN; nth++)                          \
+                        MEET_GROUP(name, kind, from, nth, first + nth)                             \
                 }                                                                                  \
+            }                                                                                      \
+            for (; first < n_blocks; first += PER_##name) {                                        \
+                for (size_t at = first; at < first + PER_##name; at++)                             \
+                    MEET_GROUP(name, kind, panels, at, at)                                         \
             }                                                                                      \
             PUT_SUMS(acc)                                                                          \
         }                                                                                          \

@@ -98,11 +98,12 @@
 enum { CPU_FORMATS(PART_BYTES) };
 
 /* A row alone that meets one panel after the other does nothing but wait for memory, which is asked
- * for as far ahead as a processor's windows of instructions and of arithmetic reach. So few of
- * either are best, and addresses that are made of nothing: what lies a constant away from where a
- * turn of groups begins. */
+ * for as far ahead as the processor looks for loads. So its loop has few instructions, and the
+ * addresses in it are a base plus a constant: a load that needed a value from a vector register
+ * would wait behind the arithmetic that waits for memory. The layouts of all formats without heads
+ * repeat themselves after LONE_TURN groups or fewer. */
 #define LONE (M == 1 && P == 1)
-enum { LONE_TURN = 4 /* groups of formats that have no heads */, LONE_AHEAD = 6144 };
+enum { LONE_TURN = 4, LONE_AHEAD = 6144 /* bytes */ };
 #define TURN_AT(name, i)                                                                           \
     (panels + (size_t)((i) / LONE_TURN) * (PART_BYTES_##name * LONE_TURN / (TILE_K / 32)))
 
@@ -370,7 +371,7 @@ enum { NEAR_PANELS = 4, NEAR_BYTES = 512 * 1024 };
 #define DEFINE_RUN(attribute, name, few, lone) DEFINE_RUN_OF(attribute, name, few, lone, MORE_ROWS)
 #define DEFINE_RUN_OF(attribute, name, few, lone, MORE)                                            \
     NOTE_FEW(name, few)                                                                            \
-    enum { LONE_##name = (lone) };                                                                 \
+    enum { ONE_PANEL_##name = (lone) };                                                            \
     DEFINE_MEET(attribute, name, lone, MORE)                                                       \
     attribute static void run_##name(const struct linear_job *j)                                   \
     {                                                                                              \
@@ -392,7 +393,7 @@ enum { NEAR_PANELS = 4, NEAR_BYTES = 512 * 1024 };
  * as they come, with AVX2 a row alone, which in plain C other rare formats do, too. */
 #define RUN_ALONE(name)                                                                            \
     NOTE_FEW(name, ALONE_ROWS)                                                                     \
-    enum { LONE_##name = false };                                                                  \
+    enum { ONE_PANEL_##name = false };                                                             \
     DEFINE_LEFT_OVER(, name)                                                                       \
     static void run_##name(const struct linear_job *j)                                             \
     {                                                                                              \

@@ -96,7 +96,7 @@ enum err cpu_check_panels(const struct cpu_backend *b, struct err_info *e)
 /* Panels that few rows of the phase, or one alone, read side by side. */
 static uint32_t n_streams(const struct cpu_backend *b, const struct phase *p, bool lone)
 {
-    const bool one = b->kernels->lone_one[b->matrices[p->first].format];
+    const bool one = b->kernels->one_panel[b->matrices[p->first].format];
     return lone && one && cpu_kernels_tuning() == TUNED_ZEN5 ? 1 : STREAM_PANELS;
 }
 

@@ -87,7 +87,7 @@ static uint64_t run_read(const void *p, size_t n, bool four)
 #define LINEAR_OF_run(NAME, name, k, bytes, line, acts, many) IF_##many([PANEL_##NAME] = run_##name)
 #define LINEAR_OF_amx(NAME, name, k, bytes, line, acts, many)                                      \
     IF_##many([PANEL_##NAME] = many##_##name)
-#define LONE_OF(NAME, name, ...) [PANEL_##NAME] = LONE_##name,
+#define ONE_PANEL_OF(NAME, name, ...) [PANEL_##NAME] = ONE_PANEL_##name,
 #define COLUMN_OF(NAME, name, ...) [PANEL_##NAME] = column_##name,
 
 /* clang-format off */
@@ -101,7 +101,7 @@ static uint64_t run_read(const void *p, size_t n, bool four)
                       [PANEL_Q4_K] = (q4_k_acts),                                                  \
                       [PANEL_Q5_K] = (q5_k_acts)},                                                 \
         .act_parts = many##_act_parts,                                                             \
-        .lone_one = {CPU_FORMATS(LONE_OF)},                                                        \
+        .one_panel = {CPU_FORMATS(ONE_PANEL_OF)},                                                       \
         .linear = {CPU_FORMATS(LINEAR_OF_##many)                                                   \
                    [PANEL_F16] = (f16_linear),                                                     \
                    [PANEL_BF16] = (bf16_linear),                                                   \

@@ -53,8 +53,8 @@ static void test_repetition(void **state)
     assert_int_equal(make(&d, tokens, 21, 7), 3);
     draft_learn(&d, 3, 3);
     draft_learn(&d, 6, 6);
-    assert_int_equal(make(&d, tokens, 21, 12), 12);
-    for (int32_t i = 0; i < 12; i++)
+    assert_int_equal(make(&d, tokens, 21, 12), 8);
+    for (int32_t i = 0; i < 8; i++)
         assert_int_equal(tokens[21 + i], 100 + (21 + i) % 5);
     draft_destroy(&d);
 }

@@ -429,10 +429,15 @@ static void test_drafts(void **state)
     a->n_draft = 7;
     step(f, 256);
     assert_int_equal(f->plan.n_items, 2);
-    assert_int_equal(f->plan.n_drafts, 3); /* two of eight rows are their newest tokens */
-    assert_int_equal(rows_of(f, a), 4);
+    assert_int_equal(f->plan.n_drafts, 6); /* two of eight rows are their newest tokens */
+    assert_int_equal(rows_of(f, a), 7);
     assert_int_equal(rows_of(f, b), 1);
     assert_int_equal(a->n_computed, 21);
+    b->n_draft = 4;
+    assert_int_equal(sched_draft_rows(f->sched, 5), 3);
+    step(f, 5); /* the first in rank has them all */
+    assert_int_equal(rows_of(f, a), 4);
+    assert_int_equal(rows_of(f, b), 1);
     sched_remove(f->sched, b);
 
     sched_plan_step(f->sched, 256, &f->plan);
@@ -448,8 +453,8 @@ static void test_drafts(void **state)
         sched_append(a);
         check(f);
     }
-    assert_int_equal(a->n_computed, 25);
-    assert_int_equal(a->n_known, 26);
+    assert_int_equal(a->n_computed, 26);
+    assert_int_equal(a->n_known, 27);
 
     while (a->n_computed < 29)
         step(f, 256);
