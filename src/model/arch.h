@@ -26,9 +26,9 @@ enum qk_norm {
  * RMS without weights. */
 enum norm_kind { NORM_RMS, NORM_LAYER, NORM_LAYER_UNBIASED, NORM_LAYER_BARE, NORM_RMS_BARE };
 
-/* Where the norms of a sub-layer stand: before it; after it, before it is added; both; or over the
- * sum with what it added to. */
-enum norm_place { NORM_BEFORE, NORM_AFTER, NORM_BOTH, NORM_OF_SUM };
+/* Where the norms of a sub-layer stand: before it; after it, before it is added; both; over the
+ * sum with what it added to; or before it, of what it is added to as well. */
+enum norm_place { NORM_BEFORE, NORM_AFTER, NORM_BOTH, NORM_OF_SUM, NORM_OF_STREAM };
 
 /* Whether attention and feed-forward part read the same residual stream: not; always; if the key
  * use_parallel_residual says so; where there is no norm before the second. */
@@ -39,12 +39,14 @@ enum parallel { PARALLEL_NOT, PARALLEL_ALWAYS, PARALLEL_BY_KEY, PARALLEL_BY_NORM
 enum second_norm { SECOND_NONE, SECOND_FFN, SECOND_ATTENTION };
 
 /* Keys of scales that the architecture has: none; logit_scale, which multiplies; embedding_scale;
- * granite's, of which logit_scale divides; the same with minicpm's defaults; or grok's, of
- * embeddings, of scores and of logits, which all multiply, with defaults. */
+ * residual_scale, of what a sub-layer is added to; granite's, of which logit_scale divides; the same
+ * with minicpm's defaults; or grok's, of embeddings, of scores and of logits, which all multiply,
+ * with defaults. */
 enum scales {
     SCALES_NONE,
     SCALES_LOGIT,
     SCALES_EMBEDDING,
+    SCALES_STREAM,
     SCALES_GRANITE,
     SCALES_MINICPM,
     SCALES_GROK
@@ -62,7 +64,8 @@ enum temper { TEMPER_NONE, TEMPER_BY_KEY, TEMPER_UNROTATED };
  * with rates of their own, mixed by group, for each key, or so with a bound, of whole matrices, or
  * with a bound if the file has one, of which only the gate's matrix is whole; RWKV-6's and -7's,
  * whose feed-forward part is recurrent, too; Mamba-2's; the first Mamba's channels, or these with
- * norms of their steps, keys and queries (Jamba). */
+ * norms of their steps, keys and queries (Jamba); or heads that forget at rates that no row changes
+ * (lightning attention). */
 enum recurrence {
     RECURRENCE_NONE,
     RECURRENCE_CONV,
@@ -75,7 +78,8 @@ enum recurrence {
     RECURRENCE_RWKV7,
     RECURRENCE_MAMBA2,
     RECURRENCE_MAMBA,
-    RECURRENCE_MAMBA_NORMED
+    RECURRENCE_MAMBA_NORMED,
+    RECURRENCE_FIXED
 };
 
 /* Which layers are: those without KV heads (and, where layers have gaps, no feed-forward part); all
@@ -180,6 +184,8 @@ struct arch {
     bool gate_in_query;             /* or of what attn_q has behind each head's query */
     enum recurrence recurrence;
     enum recurrent_layers recurrent_layers;
+    uint32_t attention_step; /* by interval: every n-th layer is not, where the file does not say;
+                              * 0: every fourth */
     bool sub_norms;  /* what attention gathered is normalised, and what the gate let through */
     bool scaled;     /* matrices may have a scale beside them: NAME.scale */
     bool bare_norms; /* names of norms may lack "weight" */

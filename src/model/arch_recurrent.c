@@ -151,6 +151,15 @@ static const struct arch rows[] = {
      .ffn_norm = "attn_norm_2",
      .recurrence = RECURRENCE_RWKV7,
      .recurrent_layers = RECURRENT_ALL},
+    {.name = "minimax-01", /* MiniMax-Text-01 and M1 */
+     .rope = ROPE_HALVES,
+     .qkv_bias = OPTIONAL,
+     .norms = NORM_OF_STREAM,
+     .scales = SCALES_STREAM,
+     .experts = REQUIRED,
+     .recurrence = RECURRENCE_FIXED,
+     .recurrent_layers = RECURRENT_BY_INTERVAL,
+     .attention_step = 8},
 };
 
 const struct arch_table arch_recurrent = {rows, sizeof rows / sizeof rows[0]};

@@ -404,7 +404,7 @@ static enum err refuse_unknown(const struct model *m, const struct arch *arch, s
         {"rope.scaling.alpha", arch->rope_alpha},
         {"rope.scaling.yarn_log_multiplier", arch->yarn_log},
         {"embedding_scale", scales || grok || arch->scales == SCALES_EMBEDDING},
-        {"residual_scale", scales},
+        {"residual_scale", scales || arch->scales == SCALES_STREAM},
         {"logit_scale", scales || grok || arch->scales == SCALES_LOGIT},
     };
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
@@ -443,6 +443,11 @@ static enum err read_stream_scales(struct model *m, const struct arch *arch, str
     if (arch->scales == SCALES_GROK) { /* likewise; 1 / sqrt(3), and the root of 6144 */
         hp->embedding_scale = 78.38367176906169f;
         hp->logit_scale = 0.5773502691896257f;
+    }
+    if (arch->scales == SCALES_STREAM) {
+        if (!key_find(m, "residual_scale"))
+            return err_set(e, ERR_FORMAT, "metadata key %s.residual_scale is missing", m->arch);
+        return key_f32_in(m, "residual_scale", 0.0f, 1e6f, &hp->residual_scale, e);
     }
     if (arch->scales == SCALES_LOGIT && !key_find(m, "logit_scale"))
         return err_set(e, ERR_FORMAT, "metadata key %s.logit_scale is missing", m->arch);

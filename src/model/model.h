@@ -194,8 +194,9 @@ struct model_hparams {
     uint32_t
         n_per_layer; /* values of the embedding that each layer has of its own; 0: it has none */
     uint32_t window; /* positions that a windowed layer sees, its own included; 0: no such layer */
-    uint32_t conv_width; /* rows that a recurrent layer's convolution is over; 0: no such layers */
-    uint32_t conv_channels; /* values of such a row */
+    uint32_t conv_width; /* rows that a recurrent layer's convolution is over; 1: it has none; 0: no
+                          * such layers */
+    uint32_t conv_channels; /* values of such a row of MIX */
     uint32_t n_rec_head;    /* of a recurrent layer; 0: it has a convolution alone */
     uint32_t n_rec_group;   /* heads share keys and queries, n_rec_head / n_rec_group of them */
     uint32_t rec_key, rec_value; /* a head's state is a matrix of rec_key by rec_value */
@@ -293,7 +294,9 @@ enum op_kind {
                  * its own, all in MIX; f = RATE[h], b = BETA[h]:
                  *   RECUR_DELTA: S = f S + k (v - f S^T k) b; out = S^T q / sqrt(rec_key)
                  *   RECUR_SCAN:  S = f S + k v b;             out = S^T q + w[h] v
+                 *   RECUR_FIXED: S = f S + k v b;             out = S^T q
                  * RECUR_DELTA_EACH is RECUR_DELTA with a diagonal f, RATE[h][rec_key].
+                 * Of RECUR_FIXED f = w[0][h] and b = w[1][h]; w: f32 [2 of n_head].
                  * RECUR_SELECTIVE: of heads of one value, v in MIX, that share k and q, REC_KEY and
                  * REC_QUERY; s = RATE[h]; w: f32 [n_head of rec_key]
                  *   S[i] = e^(s w[h][i]) S[i] + k[i] s v;     out = S . q + bias[h] v
@@ -340,13 +343,16 @@ enum op_kind {
  * (Kimi Delta Attention, 2025). DELTA_APART takes out of a state by a vector of its own, and adds
  * what it takes out along another (RWKV-7; Peng et al. 2025). READ_FIRST forgets at a rate for each
  * key and reads what was there before the row (RWKV-6; Peng et al. 2024). SCAN is Mamba-2's (Dao
- * and Gu 2024): v, then k and q of all groups. SELECTIVE is the first Mamba's (Gu and Dao 2023). */
+ * and Gu 2024): v, then k and q of all groups. FIXED is lightning attention (Qin et al. 2024): of
+ * each head its q, its k and its v, heads being groups. SELECTIVE is the first Mamba's (Gu and Dao
+ * 2023). */
 enum recur_kind {
     RECUR_DELTA,
     RECUR_DELTA_EACH,
     RECUR_DELTA_APART,
     RECUR_READ_FIRST,
     RECUR_SCAN,
+    RECUR_FIXED,
     RECUR_SELECTIVE
 };
 

@@ -143,6 +143,10 @@ enum model_buf plan_norm_before(struct builder *b, const char *stem)
     if (b->arch->first_bare && b->layer == 0 && strcmp(stem, "attn_norm") == 0 &&
         !plan_has(b, stem))
         return BUF_X;
+    if (b->norms == NORM_OF_STREAM) {
+        plan_norm(b, stem, BUF_X, BUF_X);
+        return BUF_X;
+    }
     const bool recalls = b->m->hp.recall_step > 0;
     plan_norm(b, stem, recalls ? plan_recall(b, strcmp(stem, "attn_norm") == 0) : BUF_X, BUF_H);
     return BUF_H;
@@ -165,10 +169,13 @@ void plan_result(struct builder *b, const char *norm, const char *norm_of_sum)
         plan_connections_write(b);
         return;
     }
+    const bool of_stream = b->arch->scales == SCALES_STREAM;
+    if (of_stream)
+        plan_add(b, OP_SCALE, BUF_X, BUF_X)->scale = b->m->hp.residual_scale;
     if (b->restarts)
         plan_copy(b, BUF_OUT, 0, BUF_X, 0);
     else
-        plan_add(b, OP_ADD, BUF_OUT, BUF_X)->scale = b->m->hp.residual_scale;
+        plan_add(b, OP_ADD, BUF_OUT, BUF_X)->scale = of_stream ? 1.0f : b->m->hp.residual_scale;
     b->restarts = false;
     if (b->norms == NORM_OF_SUM)
         plan_norm(b, norm_of_sum, BUF_X, BUF_X);

@@ -3,12 +3,14 @@
  *      LFM2          B, C, x = in_proj(h);  out_proj(C conv(B x))
  *      delta rule    MIX = conv(attn_qkv(h)), with rates; ssm_out(norm by head(REC) silu(gate(h)))
  *      for each key  MIX = conv(attn_q, _k, _v(h)); attn_output(norm by head(REC) sigmoid(gate(h)))
+ *      fixed rates   MIX = silu(attn_qkv(h));  attn_output(norm(REC) sigmoid(attn_gate(h)))
  *      Mamba-2       gate, MIX, rates = ssm_in(h);  ssm_out(norm by group(REC silu(gate)))
  *      Mamba         x, gate = ssm_in(h);  MIX = conv(x);  r, key, query = ssm_x(MIX);
  *                    steps = softplus(ssm_dt(r));  ssm_out(REC silu(gate)) */
 #include "model/build.h"
 #include "model/keys.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -25,9 +27,9 @@
 /* --- what the file says ---------------------------------------------------------------------- */
 
 /* All layers but every n-th, or those of a list. */
-static enum err read_interval(struct model *m, struct err_info *e)
+static enum err read_interval(struct model *m, const struct arch *arch, struct err_info *e)
 {
-    uint32_t every = 4;
+    uint32_t every = arch->attention_step ? arch->attention_step : 4;
     const struct gguf_kv *list = key_find(m, "attention.recurrent_layers");
     enum err err = key_u32_in(m, "full_attention_interval", 1, 1u << 20, &every, e);
     if (err)
@@ -46,7 +48,7 @@ enum err recurrent_read_layers(struct model *m, const struct arch *arch, struct 
     if (arch->recurrence == RECURRENCE_NONE)
         return OK;
     if (arch->recurrent_layers == RECURRENT_BY_INTERVAL)
-        err = read_interval(m, e);
+        err = read_interval(m, arch, e);
     for (uint32_t i = 0; i < m->hp.n_layer && !err; i++) {
         struct model_layer *l = &m->layers[i];
         if (arch->recurrent_layers == RECURRENT_BY_HEADS)
@@ -57,6 +59,18 @@ enum err recurrent_read_layers(struct model *m, const struct arch *arch, struct 
             l->n_head = l->n_head_kv = 0;
     }
     return err;
+}
+
+static enum err check_channels(const struct model *m, struct err_info *e)
+{
+    if (m->hp.conv_channels <= MAX_CONV_CHANNELS)
+        return OK;
+    return err_set(e,
+                   ERR_FORMAT,
+                   "%s: recurrent layers of %u values, at most %u are supported",
+                   m->arch,
+                   m->hp.conv_channels,
+                   MAX_CONV_CHANNELS);
 }
 
 /* Heads, the groups that share keys and queries, and how long they are. */
@@ -99,6 +113,17 @@ static enum err read_square_heads(struct model *m, struct err_info *e)
     return err;
 }
 
+/* Heads that are those which attend in other layers, and nothing convolved. */
+static enum err read_fixed(struct model *m, struct err_info *e)
+{
+    struct model_hparams *hp = &m->hp;
+    hp->conv_width = 1;
+    hp->rec_key = hp->rec_value = hp->head_dim;
+    hp->n_rec_head = hp->n_rec_group = hp->n_head;
+    hp->conv_channels = 3 * hp->n_head * hp->head_dim;
+    return check_channels(m, e);
+}
+
 /* Has each key a rate of its own? */
 static bool for_each_key(const struct arch *arch)
 {
@@ -134,6 +159,8 @@ enum err recurrent_read(struct model *m, const struct arch *arch, struct err_inf
         return OK;
     if (rwkv_is(arch))
         return rwkv_read(m, arch, e);
+    if (arch->recurrence == RECURRENCE_FIXED)
+        return read_fixed(m, e);
     enum err err = key_u32_in(m,
                               conv ? "shortconv.l_cache" : "ssm.conv_kernel",
                               MIN_CONV_WIDTH,
@@ -145,14 +172,7 @@ enum err recurrent_read(struct model *m, const struct arch *arch, struct err_inf
         err = by_channels(arch)    ? read_channels(m, e)
               : for_each_key(arch) ? read_square_heads(m, e)
                                    : read_heads(m, arch, e);
-    if (!err && hp->conv_channels > MAX_CONV_CHANNELS)
-        err = err_set(e,
-                      ERR_FORMAT,
-                      "%s: recurrent layers of %u values, at most %u are supported",
-                      m->arch,
-                      hp->conv_channels,
-                      MAX_CONV_CHANNELS);
-    return err;
+    return err ? err : check_channels(m, e);
 }
 
 /* --- the plan -------------------------------------------------------------------------------- */
@@ -516,6 +536,38 @@ static void add_channels(struct builder *b, enum model_buf in, enum model_buf ou
     plan_linear(b, "ssm_out", BUF_REC, n, out, hp->n_embd, ABSENT);
 }
 
+/* What the layer's heads forget by, and that they take all in. Slopes are those of ALiBi, and less
+ * steep the later the layer. */
+static const struct gguf_tensor *make_rates(struct builder *b, const struct gguf_tensor *of)
+{
+    const uint32_t n = b->m->hp.n_rec_head, n_layer = b->m->hp.n_layer;
+    const double last = n_layer > 1 ? n_layer - 1 : 1, scale = 1 - b->layer / last + 1e-5;
+    const uint64_t ne[3] = {n, 2, 1};
+    uint8_t *data = NULL;
+    const struct gguf_tensor *w =
+        of ? plan_make(b, of, GGUF_TYPE_F32, ne, n * sizeof(float), &data) : NULL;
+    for (uint32_t h = 0; w && h < n; h++) {
+        const float both[] = {(float)exp(-scale * exp2(-8.0 * (h + 1) / n)), 1.0f};
+        memcpy(data + h * sizeof(float), &both[0], sizeof(float));
+        memcpy(data + (n + h) * sizeof(float), &both[1], sizeof(float));
+    }
+    return w;
+}
+
+static void add_fixed(struct builder *b, enum model_buf in, enum model_buf out)
+{
+    const struct model_hparams *hp = &b->m->hp;
+    const uint32_t n_embd = hp->n_embd, n = b->m->buf_width[BUF_REC];
+    const struct gguf_tensor *w =
+        plan_linear(b, "attn_qkv", in, n_embd, BUF_MIX, hp->conv_channels, ABSENT)->w;
+    plan_linear(b, "attn_gate", in, n_embd, BUF_REC_GATE, n, ABSENT);
+    add_product(b, GATE_SIGMOID, BUF_MIX, BUF_MIX, BUF_MIX); /* silu */
+    add_heads(b, OP_RECUR, RECUR_FIXED)->w = make_rates(b, w);
+    plan_part_norm(b, "attn_norm_2", BUF_REC, n);
+    add_product(b, GATE_SIGMOID, BUF_REC_GATE, BUF_REC, BUF_REC);
+    plan_linear(b, "attn_output", BUF_REC, n, out, n_embd, ABSENT);
+}
+
 void plan_recurrent(struct builder *b, enum model_buf in, enum model_buf out)
 {
     switch (b->arch->recurrence) {
@@ -541,6 +593,9 @@ void plan_recurrent(struct builder *b, enum model_buf in, enum model_buf out)
     case RECURRENCE_MAMBA:
     case RECURRENCE_MAMBA_NORMED:
         add_channels(b, in, out);
+        break;
+    case RECURRENCE_FIXED:
+        add_fixed(b, in, out);
         break;
     case RECURRENCE_NONE:
         break;

@@ -92,7 +92,9 @@ static const char *const architectures[] = {"architectures/llama",
                                             "recurrent/rwkv7-small",
                                             "recurrent/nemotron_h_moe",
                                             "recurrent/kimi-linear",
-                                            "recurrent/kimi-linear-fused"};
+                                            "recurrent/kimi-linear-fused",
+                                            "recurrent/minimax-01",
+                                            "recurrent/minimax-01-listed"};
 static const struct {
     const char *name;
     uint32_t second; /* as the file's description has it */

@@ -286,10 +286,10 @@ static void test_rates(void **state)
 
 struct heads_case {
     uint32_t n_head, n_group, n_key, n_value;
-    bool delta, tiled, each, apart, first;
+    bool delta, tiled, each, apart, first, fixed;
     uint32_t rates() const
     {
-        return each ? n_head * n_key : n_head;
+        return each ? n_head * n_key : fixed ? 2 * n_head : n_head;
     }
     uint32_t betas() const
     {
@@ -326,10 +326,16 @@ static void pass_row(const heads_case &h,
     const float *q = mix + (h.delta ? 0 : all + keys) + group * h.n_key;
     const float *k = mix + (h.delta ? keys : all) + group * h.n_key;
     const float *v = mix + (h.delta ? 2 * keys : 0) + head * h.n_value;
-    const float *f = b.rate.row(r) + (h.each ? head * h.n_key : head);
+    const float *f =
+        h.fixed ? b.rate.row(0) + head : b.rate.row(r) + (h.each ? head * h.n_key : head);
     const float *unit = b.unit.row(r) + head * h.n_key;
-    const float *back = b.beta.row(r) + (h.apart ? head * h.n_key : head);
+    const float *back = h.fixed ? f + h.n_head : b.beta.row(r) + (h.apart ? head * h.n_key : head);
     const double by = h.apart ? 1 : back[0];
+    if (h.fixed) {
+        q = mix + head * (2 * h.n_key + h.n_value);
+        k = q + h.n_key;
+        v = k + h.n_key;
+    }
     for (uint32_t c = 0; c < h.n_value; c++) {
         double *col = &(*s)[(size_t)c * h.n_key], held = 0, y = 0;
         for (uint32_t i = 0; h.delta && i < h.n_key; i++)
@@ -339,7 +345,7 @@ static void pass_row(const heads_case &h,
             col[i] = col[i] * f[h.each ? i : 0] + (double)k[i] * v[c] * by - taken;
             y += col[i] * q[i];
         }
-        out[c] = h.first ? held : h.apart ? y : h.delta ? y * 0.25 : y + skip * v[c];
+        out[c] = h.first ? held : h.apart || h.fixed ? y : h.delta ? y * 0.25 : y + skip * v[c];
     }
 }
 
@@ -351,11 +357,15 @@ static struct cuda_recur recur_of(const heads_case &h,
 {
     struct cuda_recur op = {};
     op.mix = b.mix.buf(first);
-    op.rate = b.rate.buf(first);
-    op.beta = b.beta.buf(first);
+    if (h.fixed) {
+        op.fixed = b.rate.dev.p;
+    } else {
+        op.rate = b.rate.buf(first);
+        op.beta = b.beta.buf(first);
+    }
     op.out = b.out.buf(first);
     op.states = states.get();
-    op.skip = h.delta ? NULL : skip;
+    op.skip = h.delta || h.fixed ? NULL : skip;
     op.n_head = h.n_head;
     op.n_group = h.n_group;
     op.n_key = h.n_key;
@@ -444,29 +454,32 @@ static void test_heads(void **state)
 {
     (void)state;
     static const heads_case cases[] = {
-        {2, 1, 128, 128, true, false, false, false, false},
-        {3, 1, 128, 64, false, false, false, false, false},
-        {4, 2, 16, 32, true, true, false, false, false},
-        {4, 2, 5, 7, true, false, false, false, false},
-        {4, 2, 33, 65, false, false, false, false, false},
-        {6, 3, 64, 1, true, true, false, false, false},
-        {2, 2, 256, 40, false, false, false, false, false},
-        {2, 1, 130, 33, true, false, false, false, false},
-        {1, 1, 1, 1, false, false, false, false, false},
-        {2, 1, 300, 9, true, false, false, false, false},
-        {1, 1, 1024, 3, false, false, false, false, false},
-        {2, 2, 128, 128, true, false, true, false, false},
-        {3, 3, 13, 13, true, false, true, false, false},
-        {2, 2, 33, 7, true, false, true, false, false},
-        {1, 1, 256, 32, true, false, true, false, false},
-        {1, 1, 1024, 3, true, false, true, false, false},
-        {2, 2, 64, 64, true, false, true, true, false},
-        {3, 3, 26, 26, true, false, true, true, false},
-        {2, 2, 64, 64, true, false, true, true, true},
-        {3, 3, 26, 26, true, false, true, true, true},
-        {1, 1, 128, 33, true, false, true, true, false},
-        {2, 2, 200, 9, true, false, true, true, false},
-        {1, 1, 1024, 3, true, false, true, true, false},
+        {2, 1, 128, 128, true, false, false, false, false, false},
+        {3, 1, 128, 64, false, false, false, false, false, false},
+        {4, 2, 16, 32, true, true, false, false, false, false},
+        {4, 2, 5, 7, true, false, false, false, false, false},
+        {4, 2, 33, 65, false, false, false, false, false, false},
+        {6, 3, 64, 1, true, true, false, false, false, false},
+        {2, 2, 256, 40, false, false, false, false, false, false},
+        {2, 1, 130, 33, true, false, false, false, false, false},
+        {1, 1, 1, 1, false, false, false, false, false, false},
+        {2, 1, 300, 9, true, false, false, false, false, false},
+        {1, 1, 1024, 3, false, false, false, false, false, false},
+        {2, 2, 128, 128, true, false, true, false, false, false},
+        {3, 3, 13, 13, true, false, true, false, false, false},
+        {2, 2, 33, 7, true, false, true, false, false, false},
+        {1, 1, 256, 32, true, false, true, false, false, false},
+        {1, 1, 1024, 3, true, false, true, false, false, false},
+        {2, 2, 64, 64, true, false, true, true, false, false},
+        {3, 3, 26, 26, true, false, true, true, false, false},
+        {2, 2, 64, 64, true, false, true, true, true, false},
+        {3, 3, 26, 26, true, false, true, true, true, false},
+        {1, 1, 128, 33, true, false, true, true, false, false},
+        {2, 2, 200, 9, true, false, true, true, false, false},
+        {1, 1, 1024, 3, true, false, true, true, false, false},
+        {2, 2, 128, 128, false, false, false, false, false, true},
+        {3, 3, 12, 12, false, false, false, false, false, true},
+        {2, 2, 33, 65, false, false, false, false, false, true},
     };
     static const uint32_t many[N_SEQS] = {21, 1, 17}, few[N_SEQS] = {3, 1, 6};
     for (const heads_case &h : cases)

@@ -378,6 +378,10 @@ def forward(c, t, ids):
                 gathered = norm_here(gathered, "attn_sub_norm")
             return linear(gathered, "attn_output") * np.float64(np.float32(c.get("value_scale", 1.0)))
 
+        def join(y, read):
+            """What a sub-layer puts out, and the stream, or what it read of it."""
+            return read * residual + y if c.get("norms") == "stream" else x + y * residual
+
         if c.get("connections"):
             x, weights_out = connect(f"blk.{i}.hc_attn")
         before = x
@@ -389,7 +393,7 @@ def forward(c, t, ids):
             y = norm_here(y, "attn_norm")
             x = x + (recurrent.layer(c, i, t, y, eps) if is_recurrent else attend(y))
         elif is_recurrent and not h:
-            x = x + recurrent.layer(c, i, t, norm_here(x, "attn_norm"), eps) * residual
+            x = join(recurrent.layer(c, i, t, norm_here(x, "attn_norm"), eps), norm_here(x, "attn_norm"))
         if h and not c.get("recall"):
             name = "attn_norm_2" if c.get("second") == "attn_norm_2" else "attn_norm"
             bare = c.get("norms") == "after" or c.get("first_bare") and i == 0
@@ -398,7 +402,7 @@ def forward(c, t, ids):
                 y = y + recurrent.layer(c, i, t, norm_here(x, name), eps)
             if c.get("norms") in ("both", "after"):
                 y = norm_after(y, c.get("after_names", ["post_attention_norm"])[0])
-            x = x + y * residual
+            x = join(y, None if bare else norm_here(x, name))
             if c.get("streams"):
                 low = norm_here(before, "attn_norm")
                 beside = norm_here(linear(linear(low, "laurel_l"), "laurel_r"), "laurel_post_norm")
@@ -417,6 +421,7 @@ def forward(c, t, ids):
             x = x + recurrent.channel_mix(c, t, i, y)
             x = x * 0.5 if c.get("rescale") and (i + 1) % c["rescale"] == 0 else x
             continue
+        read = y
         if c.get("experts_first"):
             y = norm_here(before, "ffn_norm_exps")
         if is_expert_layer(c, i):
@@ -508,7 +513,7 @@ def forward(c, t, ids):
             y = linear(norm_here(y, "ffn_sub_norm") if c.get("sub_norms") else y, "ffn_down")
         if c.get("norms") in ("both", "after"):
             y = norm_after(y, c.get("after_names", ["post_ffw_norm"])[-1])
-        x = x + y * residual
+        x = join(y, read)
         if c.get("connections"):
             streams = [s + y * weights_out[:, j, None] for j, s in enumerate(streams)]
         if c.get("streams"):

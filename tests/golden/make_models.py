@@ -124,7 +124,7 @@ def tensors_of(c, rng):
                         x == "v" and not is_windowed(c, i) and c.get("value_of_key")):
                     mat(p + "attn_" + x, 2 * n if x == "q" and c.get("gate_in_query") else n, d,
                         std=1.5)
-                if c.get("qkv_bias"):
+                if c.get("qkv_bias") and n:
                     vec(p + f"attn_{x}.bias", n)
         if c.get("sight_beside"): # which is left alone
             mat(p + "vis_attn_qkv", q + kv + v, d)
@@ -434,4 +434,4 @@ if __name__ == "__main__":
     out.mkdir(parents=True, exist_ok=True)
     for number, model in enumerate(models):
         if not names or model in names:
-            make(out, model, {**base, **models[model]}, seed + number)
+            make(out, model, {**base, **models[model]}, seed + models[model].get("number", number))

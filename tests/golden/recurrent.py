@@ -3,7 +3,8 @@
 In float64, row by row, from the papers: LFM2's short convolution (Liquid AI 2025), the gated delta
 rule (Yang, Kautz and Hatamizadeh 2024) as Qwen3-Next and Qwen3.5 have it, Kimi Delta Attention (Kimi
 Team 2025), Mamba-2 (Dao and Gu 2024) with the norm of groups, Mamba (Gu and Dao 2023) as Falcon-Mamba
-and Jamba have it too, RWKV-7 (Peng et al. 2025) and RWKV-6 (Peng et al. 2024).
+and Jamba have it too, RWKV-7 (Peng et al. 2025), RWKV-6 (Peng et al. 2024), and lightning attention (Qin
+et al. 2024) as MiniMax-Text-01 has it.
 """
 import numpy as np
 
@@ -176,6 +177,16 @@ RECURRENT = {
         keys={"ssm.conv_kernel": 3, "kda.head_dim": 13, "attention.kv_lora_rank": 24, "expert_shared_count": 1,
               "expert_gating_func": 2, "attn_res.block_size": 1,
               "activation.situ_beta": 4.0, "activation.situ_linear_beta": 0.0}),
+    # every eighth layer attends; what a sub-layer reads is what it is added to
+    "minimax-01": dict(
+        arch="minimax-01", kind="fixed", rank=2, state=16, pair="halves", rope_dims=8, norms="stream",
+        residual=3.5, layers=8, ff=16, experts=4, used=2, ff_expert=16, weights_norm=True,
+        recurrent=[True] * 7 + [False], keys={"residual_scale": 3.5}),
+    "minimax-01-listed": dict( # of sizes that no vector divides, and with biases
+        arch="minimax-01", kind="fixed", rank=3, state=24, heads=3, dim=24, pair="halves", norms="stream",
+        residual=0.75, layers=3, ff=24, experts=3, used=1, ff_expert=24, weights_norm=True, fused_qkv=True,
+        qkv_bias=True, tied=True, recurrent=[True, False, True],
+        keys={"residual_scale": 0.75, "attention.recurrent_layers": [True, False, True]}),
 }
 
 
@@ -186,19 +197,19 @@ def rwkv(head, decay, rate, value, gate):
 
 RECURRENT |= {
     "rwkv7": dict(
-        arch="rwkv7", kind="rwkv", norm="layer", embed_norm=True, ffn_norm="attn_norm_2", layers=3, heads=0,
+        number=22, arch="rwkv7", kind="rwkv", norm="layer", embed_norm=True, ffn_norm="attn_norm_2", layers=3, heads=0,
         heads_kv=0, embd=64, recurrent=[True] * 3, state=64, keys=rwkv(64, 12, 8, 16, 20)),
     "rwkv7-small": dict( # of sizes that no vector and no tile divides
-        arch="rwkv7", kind="rwkv", norm="layer", embed_norm=True, ffn_norm="attn_norm_2", layers=2, heads=0,
+        number=23, arch="rwkv7", kind="rwkv", norm="layer", embed_norm=True, ffn_norm="attn_norm_2", layers=2, heads=0,
         heads_kv=0, embd=78, ff=36, recurrent=[True] * 2, state=26,
         keys={**rwkv(26, 5, 7, 3, 9), "token_shift_count": 2}),
     "rwkv6": dict(
-        arch="rwkv6", kind="rwkv6", norm="layer", embed_norm=True, ffn_norm="attn_norm_2", layers=3, heads=0,
+        number=24, arch="rwkv6", kind="rwkv6", norm="layer", embed_norm=True, ffn_norm="attn_norm_2", layers=3, heads=0,
         heads_kv=0, embd=64, recurrent=[True] * 3, state=64, rescale=2,
         keys={"wkv.head_size": 64, "time_mix_extra_dim": 8, "time_decay_extra_dim": 12,
               "rescale_every_n_layers": 2}),
     "rwkv6-small": dict( # likewise; and in the older layout
-        arch="rwkv6", kind="rwkv6", norm="layer", embed_norm=True, ffn_norm="attn_norm_2", layers=2, heads=0,
+        number=25, arch="rwkv6", kind="rwkv6", norm="layer", embed_norm=True, ffn_norm="attn_norm_2", layers=2, heads=0,
         heads_kv=0, embd=78, ff=36, recurrent=[True] * 2, state=26, lerps_apart=True,
         keys={"wkv.head_size": 26, "time_mix_extra_dim": 3, "time_decay_extra_dim": 7}),
 }
@@ -278,6 +289,13 @@ def tensors(c, i, t, mat, vec, norm):
         vec(p + "ssm_a", rank if c.get("flat") else (rank, 1), 0.0, 1.0)
         t[p + "ssm_a"] = np.exp(t[p + "ssm_a"]) * (1 if whole else -1)
         norm(p + "ssm_norm", key, False)
+        mat(p + "attn_output", d, n)
+        return
+    if c["kind"] == "fixed":
+        n = c["rank"] * c["state"]
+        mat(p + "attn_qkv", 3 * n, d, std=1.5)
+        mat(p + "attn_gate", n, d)
+        norm(p + "attn_norm_2", n)
         mat(p + "attn_output", d, n)
         return
     if c["kind"] == "channels":
@@ -458,6 +476,17 @@ def layer(c, i, t, y, eps):
         gate = (gate if c.get("flat") or c.get("bound") else linear(gate, "ssm_g_b")).reshape(n, rank, key)
         out = rms(out) * w("ssm_norm.weight") / (1 + np.exp(-gate))
         return linear(out.reshape(n, -1), "attn_output")
+    if c["kind"] == "fixed":
+        rank, key = c["rank"], c["state"]
+        q, k, v = np.split(silu(linear(y, "attn_qkv")).reshape(n, rank, 3 * key), 3, -1)
+        scale = 1 - i / (c["layers"] - 1) + 1e-5
+        forget = np.exp(-scale * 2.0 ** (-8 * (np.arange(rank) + 1) / rank))
+        s, out = np.zeros((rank, key, key)), np.zeros((n, rank, key))
+        for r in range(n):
+            s = s * forget[:, None, None] + np.einsum("hk,hv->hkv", k[r], v[r])
+            out[r] = np.einsum("hkv,hk->hv", s, q[r])
+        out = rms(out.reshape(n, -1)) * w("attn_norm_2.weight")
+        return linear(out / (1 + np.exp(-linear(y, "attn_gate"))), "attn_output")
     if c["kind"] == "channels":
         x, gate = np.split(linear(y, "ssm_in"), 2, -1)
         x = silu(convolve(x, w("ssm_conv1d.weight"), w("ssm_conv1d.bias")))

@@ -199,6 +199,7 @@ static void scans(void **state)
     (void)state;
     check_all("granitehybrid", KV_F16, 2);
     check_all("falcon-h1", KV_F16, 2);
+    check_all("minimax-01-listed", KV_F16, 2);
     check_all("mamba2", KV_F16, 1); /* no layer attends: blocks have no bytes */
 }
 

@@ -71,7 +71,8 @@ static void recur(const struct rows *v, const struct op *op, uint32_t h)
 {
     const struct model_hparams *hp = &v->m->hp;
     const uint32_t n_key = hp->rec_key, n_value = hp->rec_value, n_group = hp->n_rec_group;
-    const bool delta = op->recur != RECUR_SCAN, each = op->recur == RECUR_DELTA_EACH;
+    const bool each = op->recur == RECUR_DELTA_EACH, delta = each || op->recur == RECUR_DELTA;
+    const bool fixed = op->recur == RECUR_FIXED;
     const uint32_t g = op->tiled ? h % n_group : h / (op->n_head / n_group);
     const size_t keys = (size_t)n_group * n_key, values = (size_t)op->n_head * n_value;
     double *state = mem_zalloc((size_t)n_key * n_value, sizeof *state);
@@ -80,8 +81,14 @@ static void recur(const struct rows *v, const struct op *op, uint32_t h)
         const double *q = mix + (delta ? 0 : values + keys) + (size_t)g * n_key;
         const double *k = mix + (delta ? keys : values) + (size_t)g * n_key;
         const double *x = mix + (delta ? 2 * keys : 0) + (size_t)h * n_value;
-        const double *f = row_of(v, BUF_RATE, r) + (each ? h * n_key : h);
-        const double b = row_of(v, BUF_BETA, r)[h];
+        const double own = fixed ? value_of(op->w, h) : 0;
+        const double *f = fixed ? &own : row_of(v, BUF_RATE, r) + (each ? h * n_key : h);
+        const double b = fixed ? value_of(op->w, op->n_head + h) : row_of(v, BUF_BETA, r)[h];
+        if (fixed) {
+            q = mix + (size_t)h * (2 * n_key + n_value);
+            k = q + n_key;
+            x = k + n_key;
+        }
         for (uint32_t c = 0; c < n_value; c++) {
             double held = 0, out = 0;
             for (uint32_t i = 0; delta && i < n_key; i++)
@@ -91,7 +98,8 @@ static void recur(const struct rows *v, const struct op *op, uint32_t h)
                 *s = f[each ? i : 0] * *s + k[i] * (x[c] - held) * b;
                 out += *s * q[i];
             }
-            out = delta ? out / sqrt(n_key) : out + value_of(op->w, h) * x[c];
+            if (!fixed)
+                out = delta ? out / sqrt(n_key) : out + value_of(op->w, h) * x[c];
             row_of(v, op->out, r)[(size_t)h * n_value + c] = out;
         }
     }

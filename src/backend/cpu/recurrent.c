@@ -95,14 +95,15 @@ static void run_recur_item(struct cpu_backend *b, const struct phase *p, uint32_
     const struct batch_seq *seq = &b->batch->seqs[item / p->n_head];
     const uint32_t head = item % p->n_head, n_group = hp->n_rec_group;
     const uint32_t group = p->tiled ? head % n_group : head / (p->n_head / n_group);
-    const bool delta = p->recur != RECUR_SCAN, each = p->recur == RECUR_DELTA_EACH;
+    const bool each = p->recur == RECUR_DELTA_EACH, delta = each || p->recur == RECUR_DELTA;
+    const bool fixed = p->recur == RECUR_FIXED;
     const size_t keys = (size_t)n_group * hp->rec_key, own = (size_t)head * hp->rec_value;
     const size_t values = (size_t)p->n_head * hp->rec_value, shared = (size_t)group * hp->rec_key;
     const size_t before = model_conv_state_floats(hp) + own * hp->rec_key;
     struct stretch s;
     for (uint32_t done = 0; next_stretch(b, l, seq, &done, &s);) {
         const float *mix = cpu_row_of(b, BUF_MIX, s.first_row);
-        const struct recur_job job = {
+        struct recur_job job = {
             .delta = delta,
             .each = each,
             .n_rows = s.n_rows,
@@ -116,15 +117,23 @@ static void run_recur_item(struct cpu_backend *b, const struct phase *p, uint32_
             .q_stride = b->stride[BUF_MIX],
             .k_stride = b->stride[BUF_MIX],
             .v_stride = b->stride[BUF_MIX],
-            .rate = cpu_row_of(b, BUF_RATE, s.first_row) + (each ? head * hp->rec_key : head),
-            .beta = cpu_row_of(b, BUF_BETA, s.first_row) + head,
-            .rate_stride = b->stride[BUF_RATE],
-            .beta_stride = b->stride[BUF_BETA],
             .out = cpu_row_of(b, BUF_REC, s.first_row) + own,
             .out_stride = b->stride[BUF_REC],
             .scale = delta ? 1.0f / sqrtf((float)hp->rec_key) : 1.0f,
-            .skip = p->w ? p->w[head] : 0.0f,
+            .skip = p->w && !fixed ? p->w[head] : 0.0f,
         };
+        if (fixed) {
+            job.q = mix + 3 * own;
+            job.k = job.q + hp->rec_key;
+            job.v = job.k + hp->rec_key;
+            job.rate = p->w + head; /* of all rows */
+            job.beta = p->w + p->n_head + head;
+        } else {
+            job.rate = cpu_row_of(b, BUF_RATE, s.first_row) + (each ? head * hp->rec_key : head);
+            job.beta = cpu_row_of(b, BUF_BETA, s.first_row) + head;
+            job.rate_stride = b->stride[BUF_RATE];
+            job.beta_stride = b->stride[BUF_BETA];
+        }
         b->kernels->recur(&job);
     }
 }

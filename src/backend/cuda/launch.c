@@ -236,17 +236,20 @@ static void launch_recur(const struct cuda_backend *b,
                          const struct launch *l)
 {
     const struct model_hparams *hp = &b->model->hp;
-    const bool delta = l->op->recur != RECUR_SCAN, first = l->op->recur == RECUR_READ_FIRST;
+    const bool fixed = l->op->recur == RECUR_FIXED, delta = !fixed && l->op->recur != RECUR_SCAN;
+    const bool first = l->op->recur == RECUR_READ_FIRST;
     const bool apart = first || l->op->recur == RECUR_DELTA_APART;
+    const struct cuda_buf none = {0};
     const struct cuda_recur op = {.mix = b->bufs[l->in],
-                                  .rate = b->bufs[BUF_RATE],
-                                  .beta = b->bufs[BUF_BETA],
+                                  .rate = fixed ? none : b->bufs[BUF_RATE],
+                                  .beta = fixed ? none : b->bufs[BUF_BETA],
                                   .out = b->bufs[l->out],
                                   .k = b->bufs[BUF_K],
                                   .v = b->bufs[BUF_V],
                                   .unit = b->bufs[first ? BUF_Q : BUF_REC_KEY],
                                   .states = b->states[l->op->layer],
-                                  .skip = vector_at(b, l->w),
+                                  .skip = fixed ? NULL : vector_at(b, l->w),
+                                  .fixed = fixed ? vector_at(b, l->w) : NULL,
                                   .n_head = l->op->n_head,
                                   .n_group = hp->n_rec_group,
                                   .n_key = hp->rec_key,

@@ -4,7 +4,7 @@
  *      delta rule    S = f S + k (v - f S^T k) b;   y = S^T q scale            lanes a column
  *                    (or f for each key)
  *      apart         S = f S + k v - b (S^T u);     y = S^T q
- *      scan          S = f S + k v b;               y = S^T q scale + skip v   of S
+ *      scan, fixed   S = f S + k v b;               y = S^T q scale + skip v   of S
  *      selective     s[i] = e^(d a[i]) s[i] + k[i] d x;   y = s q + skip x     4 lanes a channel
  *
  * A thread of the convolution has its channel's last W - 1 rows in registers. It loads CONV_ROWS
@@ -224,10 +224,20 @@ struct recur_places {
         const uint32_t group = op.tiled ? head % op.n_group : head / (op.n_head / op.n_group);
         const uint32_t own = head * op.n_value + first, left = op.n_value - first;
         const float *mix = op.mix.p + seq.first_row * op.mix.stride;
-        rate = op.rate.p + seq.first_row * op.rate.stride + (op.each ? head * op.n_key : head);
-        beta = op.beta.p + seq.first_row * op.beta.stride + (op.apart ? head * op.n_key : head);
         out = op.out.p + seq.first_row * op.out.stride + own;
         columns = left < COLUMNS ? left : uint32_t{COLUMNS};
+        k_stride = v_stride = op.mix.stride;
+        unit = NULL;
+        if (op.fixed) {
+            rate = op.fixed + head; /* of all rows */
+            beta = rate + op.n_head;
+            q = mix + head * (2 * op.n_key + op.n_value);
+            k = q + op.n_key;
+            v = k + op.n_key + first;
+            return;
+        }
+        rate = op.rate.p + seq.first_row * op.rate.stride + (op.each ? head * op.n_key : head);
+        beta = op.beta.p + seq.first_row * op.beta.stride + (op.apart ? head * op.n_key : head);
         if (op.apart) {
             q = mix + head * op.n_key;
             k = op.k.p + seq.first_row * op.k.stride + head * op.n_key;
@@ -240,8 +250,6 @@ struct recur_places {
         q = mix + (op.delta ? 0 : values + keys) + group * op.n_key;
         k = mix + (op.delta ? keys : values) + group * op.n_key;
         v = mix + (op.delta ? 2 * keys : 0) + own;
-        unit = NULL;
-        k_stride = v_stride = op.mix.stride;
     }
 };
 

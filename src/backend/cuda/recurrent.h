@@ -54,12 +54,15 @@ void cuda_rates(const struct cuda_at *at, const struct cuda_rates *op);
 /* OP_RECUR. A row of mix has q and k of all groups, then v with delta; else v, k and q. With each,
  * which goes with delta, a row of rate has n_key values of each head. With apart, which goes with
  * both, so have rows of beta, of mix, which is q, and of k, v and unit; with first, which goes with
- * all, nothing is taken out, and what unit reads is what comes out. */
+ * all, nothing is taken out, and what unit reads is what comes out. With fixed, which goes with
+ * none, a row of mix has q, k and v of each head, and rate and beta, of no buffer, have strides of
+ * 0. */
 struct cuda_recur {
     struct cuda_buf mix, rate, beta, out;
     struct cuda_buf k, v, unit;
     struct cuda_states states;
     const float *skip;                        /* [n_head] or NULL */
+    const float *fixed;                       /* rates, then betas: [2][n_head] or NULL */
     uint32_t n_head, n_group, n_key, n_value; /* n_key: at most 1024 */
     float scale;                              /* of what is read */
     int delta, each, apart, first, tiled;

@@ -385,6 +385,9 @@ static void test_bad_values(void **state)
         {RECURRENT "kimi-k3.f32.gguf", "kimi-k3.activation.situ_beta", 0.0f},
         {RECURRENT "kimi-k3.f32.gguf", "kimi-k3.activation.situ_beta", INFINITY},
         {RECURRENT "kimi-k3.f32.gguf", "kimi-k3.activation.situ_linear_beta", NAN},
+        {RECURRENT "minimax-01.f32.gguf", "minimax-01.residual_scale", 0.0f},
+        {RECURRENT "minimax-01.f32.gguf", "minimax-01.residual_scale", INFINITY},
+        {RECURRENT "minimax-01.f32.gguf", "minimax-01.residual_scale", NAN},
     };
     struct err_info e;
     for (size_t i = 0; i < sizeof integers / sizeof integers[0]; i++) {

@@ -113,7 +113,9 @@ static const char *const architectures[] = {"architectures/llama",
                                             "recurrent/kimi-linear",
                                             "recurrent/kimi-linear-fused",
                                             "recurrent/kimi-k3",
-                                            "recurrent/kimi-k3-plain"};
+                                            "recurrent/kimi-k3-plain",
+                                            "recurrent/minimax-01",
+                                            "recurrent/minimax-01-listed"};
 
 static void architectures_match(void **state)
 {
@@ -286,6 +288,7 @@ static void bits_do_not_depend_on_company(void **state)
         check_invariance("recurrent/rwkv6.f32", isas[i], KV_F16);
         check_invariance("recurrent/rwkv7.f32", isas[i], KV_F16);
         check_invariance("recurrent/rwkv7-small.f32", isas[i], KV_F16);
+        check_invariance("recurrent/minimax-01-listed.f32", isas[i], KV_F16);
     }
 }
 

@@ -503,6 +503,7 @@ static void shapes_are_refused(void **state)
     check_shapes("rwkv6");
     check_shapes("rwkv6-small");
     check_shapes("rwkv7");
+    check_shapes("minimax-01-listed");
 }
 
 /* A layer that attends beside its scan has more tensors of several matrices than any other. */
