@@ -10,14 +10,15 @@
 enum presence { ABSENT, OPTIONAL, REQUIRED };
 
 /* What is normalised between projection and rotation; or, of each head, after it; or so, but with
- * no weights and only where there is a rotation; or, before it, as LayerNorm with weights for each
- * head; or, after it, with a factor for each head of queries and none of keys. */
+ * no weights and only where there is a rotation; or, before it, with weights for each head, also
+ * as LayerNorm; or, after it, with a factor for each head of queries and none of keys. */
 enum qk_norm {
     QK_PLAIN,
     QK_NORM_HEADS,
     QK_NORM_ROWS,
     QK_NORM_ROTATED,
     QK_NORM_BARE,
+    QK_NORM_OWN,
     QK_NORM_EACH,
     QK_NORM_FACTORS
 };
@@ -63,7 +64,8 @@ enum temper { TEMPER_NONE, TEMPER_BY_KEY, TEMPER_UNROTATED };
 /* What recurrent layers are: a convolution between two gates (LFM2); heads by the gated delta rule,
  * with rates of their own, mixed by group, for each key, or so with a bound, of whole matrices, or
  * with a bound if the file has one, of which only the gate's matrix is whole; RWKV-6's and -7's,
- * whose feed-forward part is recurrent, too; Mamba-2's; the first Mamba's channels, or these with
+ * whose feed-forward part is recurrent, too; Mamba-2's, or these with steps, keys and queries made
+ * of what was convolved, and norms of them (PLaMo 2); the first Mamba's channels, or these with
  * norms of their steps, keys and queries (Jamba); or heads that forget at rates that no row changes
  * (lightning attention). */
 enum recurrence {
@@ -77,6 +79,7 @@ enum recurrence {
     RECURRENCE_RWKV6,
     RECURRENCE_RWKV7,
     RECURRENCE_MAMBA2,
+    RECURRENCE_MAMBA2_NORMED,
     RECURRENCE_MAMBA,
     RECURRENCE_MAMBA_NORMED,
     RECURRENCE_FIXED

@@ -150,12 +150,13 @@ static void add_qk_norm(struct builder *b, const char *stem, enum model_buf buf,
 {
     const bool rows = b->arch->qk_norm == QK_NORM_ROWS;
     const bool bare = b->arch->qk_norm == QK_NORM_BARE, each = b->arch->qk_norm == QK_NORM_EACH;
+    const bool own = each || b->arch->qk_norm == QK_NORM_OWN;
     const uint32_t dim = b->m->layers[b->layer].head_dim;
     if (b->arch->qk_norm == QK_PLAIN || (b->arch->qk_norm_optional && !plan_has(b, stem)))
         return;
-    const float eps = b->m->hp.norm_eps, own = b->arch->qk_eps;
-    if (own > 0.0f && eps > 0.0f && own != eps) /* what makes one the other */
-        plan_add(b, OP_SCALE, buf, buf)->scale = sqrtf(eps / own);
+    const float eps = b->m->hp.norm_eps, other = b->arch->qk_eps;
+    if (other > 0.0f && eps > 0.0f && other != eps) /* what makes one the other */
+        plan_add(b, OP_SCALE, buf, buf)->scale = sqrtf(eps / other);
     const bool layer = rows && b->norm == NORM_LAYER;
     struct op *op = plan_add(b,
                              layer  ? OP_LAYER_NORM
@@ -168,7 +169,7 @@ static void add_qk_norm(struct builder *b, const char *stem, enum model_buf buf,
     op->w = plan_take(b,
                       plan_name(b, stem, "weight"),
                       rows ? n : dim,
-                      each ? n / dim : 1,
+                      own ? n / dim : 1,
                       F32_ONLY,
                       bare ? ABSENT : REQUIRED);
     op->bias = plan_take(b,

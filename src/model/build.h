@@ -109,6 +109,16 @@ void plan_stacked(struct builder *b,
                   int n,
                   enum presence bias);
 
+/* Likewise, where they read the first n_in values of a row. */
+void plan_stacked_of(struct builder *b,
+                     const char *stem,
+                     enum model_buf in,
+                     uint32_t n_in,
+                     const enum model_buf *outs,
+                     const uint32_t *n_outs,
+                     int n,
+                     enum presence bias);
+
 /* Of the values of each head of a buffer, which has n; w: f32 [head_dim], or NULL. */
 struct op *plan_head_norm(struct builder *b,
                           enum model_buf buf,

@@ -64,7 +64,10 @@
  *      REC [n_rec_head][rec_value]         what heads read from their states
  *      REC_GATE [n_rec_head][rec_value]    and what that is gated by
  *      REC_KEY, REC_QUERY [rec_key]        in the first Mamba, whose heads are channels: RATE
- *                                          has a step for each, made of BETA [rec_rank]
+ *                                          has a step for each, made of BETA [rec_rank];
+ *                                          in PLaMo 2, too, where they go to MIX, behind what is
+ *                                          convolved, and RATE is one for each head; QUERY then
+ *                                          [n_rec_head][2][rec_value]: gates and what is convolved
  *
  * which in RWKV reads them of buffers of their own, all [n_embd], one row of all heads:
  *

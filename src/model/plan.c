@@ -78,7 +78,9 @@ void plan_part_norm(struct builder *b, const char *stem, enum model_buf buf, uin
 {
     struct op *op = plan_add(b, OP_NORM, buf, buf);
     op->n_in = op->n_out = n;
-    op->w = plan_take(b, plan_name(b, stem, "weight"), n, 1, F32_ONLY, REQUIRED);
+    const bool bare = b->arch->bare_norms && !plan_has(b, stem);
+    op->w = plan_take(
+        b, bare ? plan_bare_name(b, stem) : plan_name(b, stem, "weight"), n, 1, F32_ONLY, REQUIRED);
 }
 
 struct op *plan_head_norm(struct builder *b,
@@ -116,7 +118,18 @@ void plan_stacked(struct builder *b,
                   int n,
                   enum presence presence)
 {
-    const uint32_t n_in = b->m->buf_width[in];
+    plan_stacked_of(b, stem, in, b->m->buf_width[in], outs, n_outs, n, presence);
+}
+
+void plan_stacked_of(struct builder *b,
+                     const char *stem,
+                     enum model_buf in,
+                     uint32_t n_in,
+                     const enum model_buf *outs,
+                     const uint32_t *n_outs,
+                     int n,
+                     enum presence presence)
+{
     uint64_t rows = 0, at = 0;
     for (int i = 0; i < n; i++)
         rows += n_outs[i];
@@ -127,6 +140,7 @@ void plan_stacked(struct builder *b,
     const struct gguf_tensor *factor = plan_factor(b, w, 1);
     for (int i = 0; i < n; at += n_outs[i++]) {
         struct op *op = plan_add(b, OP_LINEAR, in, outs[i]);
+        op->n_in = n_in;
         op->n_out = n_outs[i];
         op->w = plan_slice(b, w, at, n_outs[i]);
         op->bias = plan_slice(b, bias, at, n_outs[i]);

@@ -5,6 +5,8 @@
  *      for each key  MIX = conv(attn_q, _k, _v(h)); attn_output(norm by head(REC) sigmoid(gate(h)))
  *      fixed rates   MIX = silu(attn_qkv(h));  attn_output(norm(REC) sigmoid(attn_gate(h)))
  *      Mamba-2       gate, MIX, rates = ssm_in(h);  ssm_out(norm by group(REC silu(gate)))
+ *      PLaMo 2       gate, x by head = ssm_in(h);  key, query, r = ssm_x(conv(x));
+ *                    MIX = conv(x), key, query;  rates = ssm_dt(r);  ssm_out(REC silu(gate))
  *      Mamba         x, gate = ssm_in(h);  MIX = conv(x);  r, key, query = ssm_x(MIX);
  *                    steps = softplus(ssm_dt(r));  ssm_out(REC silu(gate)) */
 #include "model/build.h"
@@ -73,17 +75,26 @@ static enum err check_channels(const struct model *m, struct err_info *e)
                    MAX_CONV_CHANNELS);
 }
 
-/* Heads, the groups that share keys and queries, and how long they are. */
+static bool in_one_group(const struct arch *arch)
+{
+    return arch->recurrence == RECURRENCE_MAMBA2_NORMED;
+}
+
+/* Heads, the groups that share keys and queries, and how long they are. A file of which all heads
+ * share them says that there are no groups. */
 static enum err read_heads(struct model *m, const struct arch *arch, struct err_info *e)
 {
     struct model_hparams *hp = &m->hp;
-    uint32_t inner = 0;
+    uint32_t inner = 0, none = 0;
+    const bool one = in_one_group(arch);
     enum err err;
     if ((err = key_u32_in(m, "ssm.inner_size", 1, MAX_INNER, &inner, e)) ||
         (err = key_u32_in(m, "ssm.state_size", 1, MAX_REC_DIM, &hp->rec_key, e)) ||
         (err = key_u32_in(m, "ssm.time_step_rank", 1, MAX_REC_HEADS, &hp->n_rec_head, e)) ||
-        (err = key_u32_in(m, "ssm.group_count", 1, MAX_REC_HEADS, &hp->n_rec_group, e)))
+        (err = one ? key_u32_in(m, "ssm.group_count", 0, 0, &none, e)
+                   : key_u32_in(m, "ssm.group_count", 1, MAX_REC_HEADS, &hp->n_rec_group, e)))
         return err;
+    hp->n_rec_group = one ? 1 : hp->n_rec_group;
     if (hp->n_rec_head % hp->n_rec_group != 0 || inner % hp->n_rec_head != 0 ||
         inner / hp->n_rec_head > MAX_REC_DIM)
         return err_set(e,
@@ -98,7 +109,9 @@ static enum err read_heads(struct model *m, const struct arch *arch, struct err_
     if (arch->recurrence == RECURRENCE_DELTA_MIXED && hp->rec_value < 2) /* rates need two */
         return err_set(
             e, ERR_UNSUPPORTED, "%s: recurrent heads of one value are not supported", m->arch);
-    hp->conv_channels = inner + 2 * hp->n_rec_group * hp->rec_key;
+    hp->conv_channels = inner + (one ? 0 : 2 * hp->n_rec_group * hp->rec_key);
+    if (one) /* of which no key says anything */
+        hp->rec_rank = hp->n_embd / 16 > 64 ? hp->n_embd / 16 : 64;
     return OK;
 }
 
@@ -199,6 +212,12 @@ void recurrent_widths(struct model *m, const struct arch *arch)
         w[BUF_BETA] = hp->rec_rank;
         w[BUF_REC_KEY] = w[BUF_REC_QUERY] = hp->rec_key;
     }
+    if (in_one_group(arch)) {
+        w[BUF_MIX] += 2 * hp->rec_key;
+        w[BUF_QUERY] = 2 * w[BUF_REC];
+        w[BUF_BETA] = hp->rec_rank > hp->n_rec_head ? hp->rec_rank : hp->n_rec_head;
+        w[BUF_REC_KEY] = w[BUF_REC_QUERY] = hp->rec_key;
+    }
     if (arch->recurrent_layers == RECURRENT_BESIDE)
         w[BUF_SHARED] = hp->n_embd;
 }
@@ -217,6 +236,7 @@ static void add_conv(struct builder *b, const char *stem, bool gated, enum prese
     const struct model_hparams *hp = &b->m->hp;
     const uint32_t width = hp->conv_width, n = hp->conv_channels;
     struct op *op = plan_add(b, OP_CONV, BUF_MIX, BUF_MIX);
+    op->n_in = op->n_out = n;
     op->w = plan_take(b, plan_name(b, stem, "weight"), width, n, F32_ONLY, REQUIRED);
     op->bias = plan_take(b, plan_name(b, stem, "bias"), n, 1, F32_ONLY, bias);
     op->gated = gated;
@@ -502,7 +522,7 @@ static void add_channel_norms(struct builder *b)
 {
     const struct model_hparams *hp = &b->m->hp;
     bool bare = false;
-    if (b->arch->recurrence == RECURRENCE_MAMBA_NORMED) {
+    if (b->arch->recurrence != RECURRENCE_MAMBA) {
         plan_part_norm(b, "ssm_dt_norm", BUF_BETA, hp->rec_rank);
         plan_part_norm(b, "ssm_b_norm", BUF_REC_KEY, hp->rec_key);
         plan_part_norm(b, "ssm_c_norm", BUF_REC_QUERY, hp->rec_key);
@@ -532,6 +552,46 @@ static void add_channels(struct builder *b, enum model_buf in, enum model_buf ou
     struct op *op = add_heads(b, OP_RECUR, RECUR_SELECTIVE);
     op->w = take_bare(b, "ssm_a", n_key, n);
     op->bias = take_bare(b, "ssm_d", n, 1);
+    add_product(b, GATE_SILU, BUF_REC_GATE, BUF_REC, BUF_REC);
+    plan_linear(b, "ssm_out", BUF_REC, n, out, hp->n_embd, ABSENT);
+}
+
+/* x and gate, which lie head by head in one matrix. */
+static void add_by_head(struct builder *b, enum model_buf in)
+{
+    const struct model_hparams *hp = &b->m->hp;
+    plan_linear(b, "ssm_in", in, hp->n_embd, BUF_QUERY, 2 * hp->conv_channels, ABSENT);
+    for (int i = 0; i < 2; i++) {
+        struct op *op = plan_add(b, OP_HEAD_COPY, BUF_QUERY, i == 0 ? BUF_REC_GATE : BUF_MIX);
+        op->n_head = hp->n_rec_head;
+        op->in_step = 2 * hp->rec_value;
+        op->out_step = op->n_in = op->n_out = hp->rec_value;
+        op->front = i == 0;
+    }
+}
+
+/* Keys and queries are made of what was convolved, and join it in MIX. */
+static void add_scan_normed(struct builder *b, enum model_buf in, enum model_buf out)
+{
+    const struct model_hparams *hp = &b->m->hp;
+    const uint32_t n = hp->conv_channels, n_head = hp->n_rec_head, n_key = hp->rec_key;
+    const enum model_buf parts[] = {BUF_REC_KEY, BUF_REC_QUERY, BUF_BETA};
+    const uint32_t widths[] = {n_key, n_key, hp->rec_rank};
+    add_by_head(b, in);
+    add_conv(b, "ssm_conv1d", true, ABSENT);
+    plan_stacked_of(b, "ssm_x", BUF_MIX, n, parts, widths, 3, ABSENT);
+    add_channel_norms(b);
+    plan_linear(b, "ssm_dt", BUF_BETA, hp->rec_rank, BUF_RATE, n_head, ABSENT);
+    struct op *op = add_heads(b, OP_RATES, RECUR_SCAN);
+    op->bias = plan_take(b, plan_name(b, "ssm_dt", "bias"), n_head, 1, F32_ONLY, REQUIRED);
+    op->w = take_bare(b, "ssm_a", n_head, 1);
+    for (uint32_t i = 0; i < 2; i++) {
+        op = plan_add(b, OP_HEAD_COPY, parts[i], BUF_MIX);
+        op->n_head = 1;
+        op->in_step = op->n_in = op->n_out = n_key;
+        op->out_step = n + (i + 1) * n_key; /* whose last n_key */
+    }
+    add_heads(b, OP_RECUR, RECUR_SCAN)->w = take_bare(b, "ssm_d", n_head, 1);
     add_product(b, GATE_SILU, BUF_REC_GATE, BUF_REC, BUF_REC);
     plan_linear(b, "ssm_out", BUF_REC, n, out, hp->n_embd, ABSENT);
 }
@@ -589,6 +649,9 @@ void plan_recurrent(struct builder *b, enum model_buf in, enum model_buf out)
         break;
     case RECURRENCE_MAMBA2:
         add_scan(b, in, out);
+        break;
+    case RECURRENCE_MAMBA2_NORMED:
+        add_scan_normed(b, in, out);
         break;
     case RECURRENCE_MAMBA:
     case RECURRENCE_MAMBA_NORMED:

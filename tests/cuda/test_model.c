@@ -94,7 +94,9 @@ static const char *const architectures[] = {"architectures/llama",
                                             "recurrent/kimi-linear",
                                             "recurrent/kimi-linear-fused",
                                             "recurrent/minimax-01",
-                                            "recurrent/minimax-01-listed"};
+                                            "recurrent/minimax-01-listed",
+                                            "recurrent/plamo2",
+                                            "recurrent/plamo2-last"};
 static const struct {
     const char *name;
     uint32_t second; /* as the file's description has it */

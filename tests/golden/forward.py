@@ -324,7 +324,7 @@ def forward(c, t, ids):
                         + t.get(f"blk.{i}.attn_{x}_norm.bias", 0.0) for z, x in ((q, "q"), (k, "k")))
             if c.get("value_norm"):
                 v = rms(v, 1.0)
-            if c.get("qk_norm") == "heads":
+            if c.get("qk_norm") in ("heads", "own"):
                 q, k = rms(q, w("attn_q_norm")), rms(k, w("attn_k_norm"))
             rotated = not c.get("no_rope_every") or (i + 1) % c["no_rope_every"]
             rotated = rotated and not (
@@ -393,7 +393,9 @@ def forward(c, t, ids):
             y = norm_here(y, "attn_norm")
             x = x + (recurrent.layer(c, i, t, y, eps) if is_recurrent else attend(y))
         elif is_recurrent and not h:
-            x = join(recurrent.layer(c, i, t, norm_here(x, "attn_norm"), eps), norm_here(x, "attn_norm"))
+            y = norm_here(x, "attn_norm")
+            out = recurrent.layer(c, i, t, y, eps)
+            x = join(norm_after(out, "post_attention_norm") if c.get("norms") == "both" else out, y)
         if h and not c.get("recall"):
             name = "attn_norm_2" if c.get("second") == "attn_norm_2" else "attn_norm"
             bare = c.get("norms") == "after" or c.get("first_bare") and i == 0

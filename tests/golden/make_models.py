@@ -142,7 +142,7 @@ def tensors_of(c, rng):
             vec(p + "attn_q_norm.weight", (h, 1), 1.0, 0.2)
         elif h and c.get("qk_norm") not in (None, "bare"):
             rows = c["qk_norm"] == "rows"
-            each = c["qk_norm"] == "each"
+            each = c["qk_norm"] in ("each", "own")
             norm(p + "attn_q_norm", (h, dim) if each else q if rows else dim, False)
             if kv_layer(c, i) == i or c.get("spare_kv"): # which nobody reads
                 norm(p + "attn_k_norm", (hk, dim) if each else kv if rows else dim, False)
@@ -372,7 +372,9 @@ def write_gguf(path, name, c, t):
     w.add_bos_token_id(1)
     w.add_eos_token_id(2)
     # as their files call them
-    bare = {"falcon-h1": ["ffn_norm"], "plamo3": ["post_attention_norm", "post_ffw_norm"]}.get(c["arch"], [])
+    bare = {"falcon-h1": ["ffn_norm"], "plamo3": ["post_attention_norm", "post_ffw_norm"],
+            "plamo2": ["post_attention_norm", "post_ffw_norm", "ssm_dt_norm", "ssm_b_norm", "ssm_c_norm"]}
+    bare = bare.get(c["arch"], [])
     t = {k.removesuffix(".weight") if k.removesuffix(".weight").split(".")[-1] in bare else k: v
          for k, v in t.items()}
     for k, v in t.items():

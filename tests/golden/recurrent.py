@@ -3,8 +3,8 @@
 In float64, row by row, from the papers: LFM2's short convolution (Liquid AI 2025), the gated delta
 rule (Yang, Kautz and Hatamizadeh 2024) as Qwen3-Next and Qwen3.5 have it, Kimi Delta Attention (Kimi
 Team 2025), Mamba-2 (Dao and Gu 2024) with the norm of groups, Mamba (Gu and Dao 2023) as Falcon-Mamba
-and Jamba have it too, RWKV-7 (Peng et al. 2025), RWKV-6 (Peng et al. 2024), and lightning attention (Qin
-et al. 2024) as MiniMax-Text-01 has it.
+and Jamba have it too, RWKV-7 (Peng et al. 2025), RWKV-6 (Peng et al. 2024), lightning attention (Qin et
+al. 2024) as MiniMax-Text-01 has it, and Mamba-2 with the parameters of Mamba (PLaMo 2).
 """
 import numpy as np
 
@@ -187,6 +187,15 @@ RECURRENT = {
         residual=0.75, layers=3, ff=24, experts=3, used=1, ff_expert=24, weights_norm=True, fused_qkv=True,
         qkv_bias=True, tied=True, recurrent=[True, False, True],
         keys={"residual_scale": 0.75, "attention.recurrent_layers": [True, False, True]}),
+    # steps, keys and queries are made of what was convolved
+    "plamo2": dict(
+        arch="plamo2", kind="plamo", width=4, inner=64, state=16, rank=4, step_rank=64, pair="halves", fused=True,
+        qk_norm="own", norms="both", heads=[0, 2, 0, 2], heads_kv=[0, 1, 0, 2], tied=True,
+        recurrent=[True, False, True, False], keys=ssm(4, 64, 16, 4, 0)),
+    "plamo2-last": dict( # of sizes that no tile divides; heads are said to be where none attend
+        arch="plamo2", kind="plamo", width=3, inner=60, state=10, rank=5, step_rank=64, pair="halves", fused=True,
+        qk_norm="own", norms="both", heads=4, heads_kv=[2, 0, 0], dim=24, layers=3,
+        recurrent=[False, True, True], keys=ssm(3, 60, 10, 5, 0)),
 }
 
 
@@ -297,6 +306,20 @@ def tensors(c, i, t, mat, vec, norm):
         mat(p + "attn_gate", n, d)
         norm(p + "attn_norm_2", n)
         mat(p + "attn_output", d, n)
+        return
+    if c["kind"] == "plamo":
+        inner, state, rank, step = c["inner"], c["state"], c["rank"], c["step_rank"]
+        mat(p + "ssm_in", 2 * inner, d)
+        vec(p + "ssm_conv1d.weight", (inner, c["width"]), 0.0, 0.7)
+        mat(p + "ssm_x", step + 2 * state, inner)
+        for name, n in (("dt", step), ("b", state), ("c", state)):
+            norm(p + f"ssm_{name}_norm", n, False)
+        mat(p + "ssm_dt", rank, step)
+        vec(p + "ssm_dt.bias", rank, -1.0, 1.0)
+        vec(p + "ssm_a", rank, 0.0, 1.0)
+        t[p + "ssm_a"] = -np.exp(t[p + "ssm_a"])
+        vec(p + "ssm_d", rank, 1.0, 0.3)
+        mat(p + "ssm_out", d, inner)
         return
     if c["kind"] == "channels":
         inner, state, rank = c["inner"], c["state"], c["rank"]
@@ -487,6 +510,20 @@ def layer(c, i, t, y, eps):
             out[r] = np.einsum("hkv,hk->hv", s, q[r])
         out = rms(out.reshape(n, -1)) * w("attn_norm_2.weight")
         return linear(out / (1 + np.exp(-linear(y, "attn_gate"))), "attn_output")
+    if c["kind"] == "plamo":
+        rank, state = c["rank"], c["state"]
+        gate, x = np.split(linear(y, "ssm_in").reshape(n, rank, -1), 2, -1)
+        x = silu(convolve(x.reshape(n, -1), w("ssm_conv1d.weight")))
+        k, q, step = (rms(z) * w(f"ssm_{name}_norm.weight") for z, name in zip(
+            np.split(linear(x, "ssm_x"), [state, 2 * state], -1), ("b", "c", "dt")))
+        step = np.log1p(np.exp(linear(step, "ssm_dt") + w("ssm_dt.bias")))
+        x = x.reshape(gate.shape)
+        s, out = np.zeros((rank, state, x.shape[-1])), np.zeros_like(x)
+        for r in range(n):
+            s = s * np.exp(step[r] * w("ssm_a"))[:, None, None]
+            s = s + k[r][:, None] * (x[r] * step[r, :, None])[:, None]
+            out[r] = np.einsum("hkv,k->hv", s, q[r]) + w("ssm_d")[:, None] * x[r]
+        return linear((out * silu(gate)).reshape(n, -1), "ssm_out")
     if c["kind"] == "channels":
         x, gate = np.split(linear(y, "ssm_in"), 2, -1)
         x = silu(convolve(x, w("ssm_conv1d.weight"), w("ssm_conv1d.bias")))

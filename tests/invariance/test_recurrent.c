@@ -200,6 +200,7 @@ static void scans(void **state)
     check_all("granitehybrid", KV_F16, 2);
     check_all("falcon-h1", KV_F16, 2);
     check_all("minimax-01-listed", KV_F16, 2);
+    check_all("plamo2-last", KV_F16, 2);
     check_all("mamba2", KV_F16, 1); /* no layer attends: blocks have no bytes */
 }
 

@@ -115,7 +115,9 @@ static const char *const architectures[] = {"architectures/llama",
                                             "recurrent/kimi-k3",
                                             "recurrent/kimi-k3-plain",
                                             "recurrent/minimax-01",
-                                            "recurrent/minimax-01-listed"};
+                                            "recurrent/minimax-01-listed",
+                                            "recurrent/plamo2",
+                                            "recurrent/plamo2-last"};
 
 static void architectures_match(void **state)
 {
@@ -289,6 +291,7 @@ static void bits_do_not_depend_on_company(void **state)
         check_invariance("recurrent/rwkv7.f32", isas[i], KV_F16);
         check_invariance("recurrent/rwkv7-small.f32", isas[i], KV_F16);
         check_invariance("recurrent/minimax-01-listed.f32", isas[i], KV_F16);
+        check_invariance("recurrent/plamo2-last.f32", isas[i], KV_F16);
     }
 }
 

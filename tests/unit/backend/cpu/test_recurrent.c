@@ -422,6 +422,10 @@ static void sizes_are_refused(void **state)
         {"rwkv7", "rwkv7.attention.iclr_lora_rank"},
         {"rwkv7", "rwkv7.attention.value_residual_mix_lora_rank"},
         {"rwkv7", "rwkv7.attention.gate_lora_rank"},
+        {"plamo2", "plamo2.ssm.conv_kernel"},
+        {"plamo2", "plamo2.ssm.inner_size"},
+        {"plamo2", "plamo2.ssm.state_size"},
+        {"plamo2", "plamo2.ssm.time_step_rank"},
     };
     static const struct {
         uint32_t kind, value;
@@ -504,6 +508,7 @@ static void shapes_are_refused(void **state)
     check_shapes("rwkv6-small");
     check_shapes("rwkv7");
     check_shapes("minimax-01-listed");
+    check_shapes("plamo2-last");
 }
 
 /* A layer that attends beside its scan has more tensors of several matrices than any other. */
