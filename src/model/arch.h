@@ -40,9 +40,9 @@ enum parallel { PARALLEL_NOT, PARALLEL_ALWAYS, PARALLEL_BY_KEY, PARALLEL_BY_NORM
 enum second_norm { SECOND_NONE, SECOND_FFN, SECOND_ATTENTION };
 
 /* Keys of scales that the architecture has: none; logit_scale, which multiplies; embedding_scale;
- * residual_scale, of what a sub-layer is added to; granite's, of which logit_scale divides; the same
- * with minicpm's defaults; or grok's, of embeddings, of scores and of logits, which all multiply,
- * with defaults. */
+ * residual_scale, of what a sub-layer is added to; granite's, of which logit_scale divides; the
+ * same with minicpm's defaults; or grok's, of embeddings, of scores and of logits, which all
+ * multiply, with defaults. */
 enum scales {
     SCALES_NONE,
     SCALES_LOGIT,

@@ -145,7 +145,7 @@ struct phase {
     float scale, cap;
     uint32_t window;
     enum window_kind window_kind;
-    const float *sinks, *slopes; /* [n_head] or NULL */
+    const float *sinks, *slopes;        /* [n_head] or NULL */
     uint32_t first_channel, n_channels; /* CONV; RECUR has n_channels, too, where it goes by them */
     /* CONV: [conv_width][n_channels], [n_channels] or NULL; RECUR: [n_head] or NULL; of
      * channels as in struct selective_job, and [n_head] */

@@ -26,8 +26,8 @@ typedef void (*pool_item_fn)(void *ctx, uint32_t phase, uint32_t item, uint32_t 
 
 /* What a worker does while it finds nothing to take, since others have the last items of `phase`:
  * called again and again, `look` counting from 0. It must be short, and may read only what no
- * thread writes, atomics, as hints, and pool_has_items, since the walk may end meanwhile. False: there is nothing to
- * do. */
+ * thread writes, atomics, as hints, and pool_has_items, since the walk may end meanwhile. False:
+ * there is nothing to do. */
 typedef bool (*pool_idle_fn)(void *ctx, uint32_t phase, uint32_t look, uint32_t worker);
 
 /* n_threads 0: one for each physical core that this process may use. A walk has at most max_phases.
