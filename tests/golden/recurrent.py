@@ -206,19 +206,19 @@ def rwkv(head, decay, rate, value, gate):
 
 RECURRENT |= {
     "rwkv7": dict(
-        number=22, arch="rwkv7", kind="rwkv", norm="layer", embed_norm=True, ffn_norm="attn_norm_2", layers=3, heads=0,
+        arch="rwkv7", kind="rwkv", norm="layer", embed_norm=True, ffn_norm="attn_norm_2", layers=3, heads=0,
         heads_kv=0, embd=64, recurrent=[True] * 3, state=64, keys=rwkv(64, 12, 8, 16, 20)),
     "rwkv7-small": dict( # of sizes that no vector and no tile divides
-        number=23, arch="rwkv7", kind="rwkv", norm="layer", embed_norm=True, ffn_norm="attn_norm_2", layers=2, heads=0,
+        arch="rwkv7", kind="rwkv", norm="layer", embed_norm=True, ffn_norm="attn_norm_2", layers=2, heads=0,
         heads_kv=0, embd=78, ff=36, recurrent=[True] * 2, state=26,
         keys={**rwkv(26, 5, 7, 3, 9), "token_shift_count": 2}),
     "rwkv6": dict(
-        number=24, arch="rwkv6", kind="rwkv6", norm="layer", embed_norm=True, ffn_norm="attn_norm_2", layers=3, heads=0,
+        arch="rwkv6", kind="rwkv6", norm="layer", embed_norm=True, ffn_norm="attn_norm_2", layers=3, heads=0,
         heads_kv=0, embd=64, recurrent=[True] * 3, state=64, rescale=2,
         keys={"wkv.head_size": 64, "time_mix_extra_dim": 8, "time_decay_extra_dim": 12,
               "rescale_every_n_layers": 2}),
     "rwkv6-small": dict( # likewise; and in the older layout
-        number=25, arch="rwkv6", kind="rwkv6", norm="layer", embed_norm=True, ffn_norm="attn_norm_2", layers=2, heads=0,
+        arch="rwkv6", kind="rwkv6", norm="layer", embed_norm=True, ffn_norm="attn_norm_2", layers=2, heads=0,
         heads_kv=0, embd=78, ff=36, recurrent=[True] * 2, state=26, lerps_apart=True,
         keys={"wkv.head_size": 26, "time_mix_extra_dim": 3, "time_decay_extra_dim": 7}),
 }
