@@ -224,6 +224,17 @@ struct op *plan_linear(struct builder *b,
     return op;
 }
 
+void plan_product(struct builder *b,
+                  enum gate_kind kind,
+                  enum model_buf gate,
+                  enum model_buf in,
+                  enum model_buf out)
+{
+    struct op *op = plan_add(b, OP_GATED, gate, out);
+    op->in2 = in;
+    op->gate = kind;
+}
+
 void plan_copy(struct builder *b, enum model_buf in, uint32_t from, enum model_buf out, uint32_t to)
 {
     const uint32_t n = b->m->hp.n_embd;

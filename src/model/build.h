@@ -135,6 +135,12 @@ enum model_buf plan_norm_before(struct builder *b, const char *stem);
 /* What a sub-layer put in OUT, normalised where the architecture does so, joins the residual
  * stream. */
 void plan_result(struct builder *b, const char *norm, const char *norm_of_sum);
+/* in times the kind's function of gate, to out. */
+void plan_product(struct builder *b,
+                  enum gate_kind kind,
+                  enum model_buf gate,
+                  enum model_buf in,
+                  enum model_buf out);
 /* The n_embd values at from * n_embd of `in` to those at to * n_embd of `out`. */
 void plan_copy(
     struct builder *b, enum model_buf in, uint32_t from, enum model_buf out, uint32_t to);

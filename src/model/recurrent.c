@@ -242,25 +242,14 @@ static void add_conv(struct builder *b, const char *stem, bool gated, enum prese
     op->gated = gated;
 }
 
-static void add_product(struct builder *b,
-                        enum gate_kind kind,
-                        enum model_buf gate,
-                        enum model_buf in,
-                        enum model_buf out)
-{
-    struct op *op = plan_add(b, OP_GATED, gate, out);
-    op->in2 = in;
-    op->gate = kind;
-}
-
 static void add_short_convolution(struct builder *b, enum model_buf in, enum model_buf out)
 {
     const uint32_t n = b->m->hp.n_embd, ns[] = {n, n, n};
     const enum model_buf bufs[] = {BUF_MIX, BUF_REC_GATE, BUF_REC};
     plan_stacked(b, "shortconv.in_proj", in, bufs, ns, 3, ABSENT);
-    add_product(b, GATE_PLAIN, BUF_MIX, BUF_REC, BUF_MIX);
+    plan_product(b, GATE_PLAIN, BUF_MIX, BUF_REC, BUF_MIX);
     add_conv(b, "shortconv.conv", false, ABSENT);
-    add_product(b, GATE_PLAIN, BUF_REC_GATE, BUF_MIX, BUF_REC);
+    plan_product(b, GATE_PLAIN, BUF_REC_GATE, BUF_MIX, BUF_REC);
     plan_linear(b, "shortconv.out_proj", BUF_REC, n, out, n, ABSENT);
 }
 
@@ -360,7 +349,7 @@ static void add_delta(struct builder *b, enum model_buf in, enum model_buf out)
     op->n_in = op->n_out = 2 * hp->n_rec_group * hp->rec_key;
     add_heads(b, OP_RECUR, RECUR_DELTA)->tiled = !mixed;
     add_rec_norm(b, hp->rec_value, 1, REQUIRED);
-    add_product(b, GATE_SILU, BUF_REC_GATE, BUF_REC, BUF_REC);
+    plan_product(b, GATE_SILU, BUF_REC_GATE, BUF_REC, BUF_REC);
     plan_linear(b, "ssm_out", BUF_REC, n, out, n_embd, ABSENT);
 }
 
@@ -447,8 +436,8 @@ static float rate_bound(struct builder *b)
 
 /* With an a for each head, x = ssm_f_b(LOW) + ssm_dt: RATE = e^(a softplus(x)), or bounded,
  * e^(least sigmoid(-a x)), or of x = ssm_f_a(in) + ssm_dt, with the other sign of a; BETA =
- * sigmoid(BETA). By ops on vectors: there
- * are n_key times as many as where OP_RATES computes them in double. */
+ * sigmoid(BETA). By ops on vectors: there are n_key times as many as where OP_RATES computes them
+ * in double. */
 static void add_rates_of_keys(struct builder *b, enum model_buf in)
 {
     const struct model_hparams *hp = &b->m->hp;
@@ -495,7 +484,7 @@ static void add_delta_each(struct builder *b, enum model_buf in, enum model_buf 
         plan_linear(b, "ssm_g_a", in, n_embd, BUF_LOW, hp->rec_key, ABSENT);
         plan_linear(b, "ssm_g_b", BUF_LOW, hp->rec_key, BUF_REC_GATE, n, ABSENT);
     }
-    add_product(b, GATE_SIGMOID, BUF_REC_GATE, BUF_REC, BUF_REC);
+    plan_product(b, GATE_SIGMOID, BUF_REC_GATE, BUF_REC, BUF_REC);
     plan_linear(b, "attn_output", BUF_REC, n, out, n_embd, ABSENT);
 }
 
@@ -511,7 +500,7 @@ static void add_scan(struct builder *b, enum model_buf in, enum model_buf out)
     op->w = take_bare(b, "ssm_a", 1, n_head);
     add_conv(b, "ssm_conv1d", true, OPTIONAL);
     add_heads(b, OP_RECUR, RECUR_SCAN)->w = take_bare(b, "ssm_d", 1, n_head);
-    add_product(b, GATE_SILU, BUF_REC_GATE, BUF_REC, BUF_REC);
+    plan_product(b, GATE_SILU, BUF_REC_GATE, BUF_REC, BUF_REC);
     const bool beside = b->arch->recurrent_layers == RECURRENT_BESIDE;
     add_rec_norm(b, n / group, group, beside ? OPTIONAL : REQUIRED);
     plan_linear(b, "ssm_out", BUF_REC, n, out, hp->n_embd, ABSENT);
@@ -552,7 +541,7 @@ static void add_channels(struct builder *b, enum model_buf in, enum model_buf ou
     struct op *op = add_heads(b, OP_RECUR, RECUR_SELECTIVE);
     op->w = take_bare(b, "ssm_a", n_key, n);
     op->bias = take_bare(b, "ssm_d", n, 1);
-    add_product(b, GATE_SILU, BUF_REC_GATE, BUF_REC, BUF_REC);
+    plan_product(b, GATE_SILU, BUF_REC_GATE, BUF_REC, BUF_REC);
     plan_linear(b, "ssm_out", BUF_REC, n, out, hp->n_embd, ABSENT);
 }
 
@@ -592,7 +581,7 @@ static void add_scan_normed(struct builder *b, enum model_buf in, enum model_buf
         op->out_step = n + (i + 1) * n_key; /* whose last n_key */
     }
     add_heads(b, OP_RECUR, RECUR_SCAN)->w = take_bare(b, "ssm_d", n_head, 1);
-    add_product(b, GATE_SILU, BUF_REC_GATE, BUF_REC, BUF_REC);
+    plan_product(b, GATE_SILU, BUF_REC_GATE, BUF_REC, BUF_REC);
     plan_linear(b, "ssm_out", BUF_REC, n, out, hp->n_embd, ABSENT);
 }
 
@@ -621,10 +610,10 @@ static void add_fixed(struct builder *b, enum model_buf in, enum model_buf out)
     const struct gguf_tensor *w =
         plan_linear(b, "attn_qkv", in, n_embd, BUF_MIX, hp->conv_channels, ABSENT)->w;
     plan_linear(b, "attn_gate", in, n_embd, BUF_REC_GATE, n, ABSENT);
-    add_product(b, GATE_SIGMOID, BUF_MIX, BUF_MIX, BUF_MIX); /* silu */
+    plan_product(b, GATE_SIGMOID, BUF_MIX, BUF_MIX, BUF_MIX); /* silu */
     add_heads(b, OP_RECUR, RECUR_FIXED)->w = make_rates(b, w);
     plan_part_norm(b, "attn_norm_2", BUF_REC, n);
-    add_product(b, GATE_SIGMOID, BUF_REC_GATE, BUF_REC, BUF_REC);
+    plan_product(b, GATE_SIGMOID, BUF_REC_GATE, BUF_REC, BUF_REC);
     plan_linear(b, "attn_output", BUF_REC, n, out, n_embd, ABSENT);
 }
 

@@ -12,11 +12,13 @@
  *
  *      d_i = w2_i tanh(w1_i (h + sx lerp_x)), of i in w, k, v, r, g;  x_i = h + sx (lerp_i + d_i)
  *      q, k, v = receptance(x_r), key(x_k), value(x_v)
- *      f = e^(-e^(decay + decay_w2 tanh(decay_w1 x_w)));  REC = heads by (q, k, v, f) + v (q k .
- * first) output(norm by head(REC) silu(gate(x_g)))
+ *      f = e^(-e^(decay + decay_w2 tanh(decay_w1 x_w)))
+ *      REC = heads by (q, k, v, f) + v (q k . first)
+ *      output(norm by head(REC) silu(gate(x_g)))
  *
- *      sigmoid(receptance(h + sx lerp_r)) value(relu(key(h + sx lerp_k))^2), and X is halved now
- * and then */
+ *      sigmoid(receptance(h + sx lerp_r)) value(relu(key(h + sx lerp_k))^2)
+ *
+ * whose X is halved now and then. */
 #include "model/build.h"
 #include "model/keys.h"
 
@@ -142,25 +144,6 @@ static void add_mul(struct builder *b,
     op->w = w;
 }
 
-static void add_product(struct builder *b,
-                        enum gate_kind kind,
-                        enum model_buf gate,
-                        enum model_buf in,
-                        enum model_buf out)
-{
-    struct op *op = plan_add(b, OP_GATED, gate, out);
-    op->in2 = in;
-    op->gate = kind;
-}
-
-static struct op *add_copy(struct builder *b, enum model_buf in, enum model_buf out)
-{
-    struct op *op = plan_add(b, OP_HEAD_COPY, in, out);
-    op->n_head = 1;
-    op->n_in = op->n_out = op->in_step = op->out_step = b->m->hp.n_embd;
-    return op;
-}
-
 /* The weights of a convolution that is the row before less the row. */
 static const struct gguf_tensor *take_less(struct builder *b)
 {
@@ -180,7 +163,7 @@ static const struct gguf_tensor *take_less(struct builder *b)
 static void add_shift(struct builder *b, enum model_buf in, uint32_t half)
 {
     const uint32_t n = b->m->hp.n_embd;
-    add_copy(b, in, BUF_MIX)->out_step = (half + 1) * n; /* whose last n */
+    plan_copy(b, in, 0, BUF_MIX, half);
     struct op *op = plan_add(b, OP_CONV, BUF_MIX, BUF_MIX);
     op->n_in = op->n_out = n;
     op->first_channel = half * n;
@@ -257,16 +240,16 @@ static void add_values(struct builder *b)
     const uint32_t n = b->m->hp.n_embd, rank = rank_of(b, RANK_RATE); /* as files have it there */
     plan_linear(b, "time_mix_value", BUF_ATT, n, BUF_V, n, ABSENT);
     if (b->layer == 0) {
-        add_copy(b, BUF_V, BUF_BESIDE);
+        plan_copy(b, BUF_V, 0, BUF_BESIDE, 0);
         plan_take(b, plan_name(b, stems[0], "weight"), n, rank, ANY_TYPE, OPTIONAL);
         plan_take(b, plan_name(b, stems[1], "weight"), rank, n, ANY_TYPE, OPTIONAL);
         plan_take(b, plan_name(b, stems[2], "weight"), n, 1, F32_ONLY, OPTIONAL);
         return;
     }
     add_narrow(b, stems, rank_of(b, RANK_VALUE), UNARY_NONE, BUF_REC);
-    add_copy(b, BUF_BESIDE, BUF_BETA);
+    plan_copy(b, BUF_BESIDE, 0, BUF_BETA, 0);
     plan_add(b, OP_ADD, BUF_V, BUF_BETA)->scale = -1.0f;
-    add_product(b, GATE_SIGMOID, BUF_REC, BUF_BETA, BUF_BETA);
+    plan_product(b, GATE_SIGMOID, BUF_REC, BUF_BETA, BUF_BETA);
     plan_add(b, OP_ADD, BUF_BETA, BUF_V);
 }
 
@@ -278,10 +261,10 @@ static void add_keys(struct builder *b)
     op->head_dim = b->m->hp.rec_key;
     op->eps = UNIT_EPS;
     add_mul(b, BUF_K, take_row(b, "time_mix_k_a"), BUF_ATT);
-    add_product(b, GATE_PLAIN, BUF_BETA, BUF_ATT, BUF_REC);
+    plan_product(b, GATE_PLAIN, BUF_BETA, BUF_ATT, BUF_REC);
     plan_add(b, OP_ADD, BUF_ATT, BUF_REC)->scale = -1.0f;
     plan_add(b, OP_ADD, BUF_REC, BUF_K);
-    add_product(b, GATE_PLAIN, BUF_BETA, BUF_REC_KEY, BUF_BETA);
+    plan_product(b, GATE_PLAIN, BUF_BETA, BUF_REC_KEY, BUF_BETA);
 }
 
 static void add_heads(struct builder *b, enum recur_kind recur)
@@ -307,7 +290,7 @@ static void add_bonus(struct builder *b, const struct gguf_tensor *w)
 {
     const uint32_t dim = b->m->hp.rec_key, n_head = b->m->hp.n_rec_head;
     const uint64_t ne[3] = {dim, 1, n_head};
-    add_product(b, GATE_PLAIN, BUF_K, BUF_Q, BUF_ATT);
+    plan_product(b, GATE_PLAIN, BUF_K, BUF_Q, BUF_ATT);
     struct op *op = plan_add(b, OP_HEAD_LINEAR, BUF_ATT, BUF_LOW);
     op->w = floats_of(b, w, 0, ne);
     op->n_head = n_head;
@@ -361,8 +344,8 @@ static void add_shared(struct builder *b,
                        uint32_t i,
                        const struct gguf_tensor *lerp)
 {
-    add_copy(b, BUF_QUERY, BUF_ATT)->in_step = (i + 1) * b->m->hp.n_embd; /* whose last n */
-    add_product(b, GATE_PLAIN, BUF_ATT, BUF_MIX, BUF_ATT);
+    plan_copy(b, BUF_QUERY, i, BUF_ATT, 0);
+    plan_product(b, GATE_PLAIN, BUF_ATT, BUF_MIX, BUF_ATT);
     add_mul(b, BUF_MIX, lerp, BUF_REC);
     plan_add(b, OP_ADD, BUF_REC, BUF_ATT);
     plan_add(b, OP_ADD, in, BUF_ATT);
@@ -411,7 +394,7 @@ static void add_sixth(struct builder *b, enum model_buf in, enum model_buf out)
                         F32_ONLY,
                         REQUIRED));
     add_rec_norm(b);
-    add_product(b, GATE_SILU, BUF_REC_GATE, BUF_REC, BUF_REC);
+    plan_product(b, GATE_SILU, BUF_REC_GATE, BUF_REC, BUF_REC);
     plan_linear(b, "time_mix_output", BUF_REC, n, out, n, ABSENT);
 }
 
@@ -457,7 +440,7 @@ void plan_rwkv(struct builder *b, enum model_buf in, enum model_buf out)
     add_heads(b, RECUR_DELTA_APART);
     add_rec_norm(b);
     add_bonus(b, take_row(b, "time_mix_r_k"));
-    add_product(b, GATE_PLAIN, BUF_REC_GATE, BUF_REC, BUF_REC);
+    plan_product(b, GATE_PLAIN, BUF_REC_GATE, BUF_REC, BUF_REC);
     plan_linear(b, "time_mix_output", BUF_REC, n, out, n, ABSENT);
 }
 
@@ -465,7 +448,7 @@ void plan_rwkv_channels(struct builder *b, enum model_buf in, enum model_buf out
 {
     const uint32_t n = b->m->hp.n_embd, n_ff = b->m->layers[b->layer].n_ff;
     add_shift(b, in, 1);
-    add_copy(b, BUF_MIX, BUF_REC)->in_step = 2 * n; /* whose last n */
+    plan_copy(b, BUF_MIX, 1, BUF_REC, 0);
     add_mul(b, BUF_REC, take_row(b, "channel_mix_lerp_k"), BUF_ATT);
     plan_add(b, OP_ADD, in, BUF_ATT);
     plan_linear(b, "channel_mix_key", BUF_ATT, n, BUF_GATE, n_ff, ABSENT);
@@ -476,5 +459,5 @@ void plan_rwkv_channels(struct builder *b, enum model_buf in, enum model_buf out
     add_mul(b, BUF_REC, take_row(b, "channel_mix_lerp_r"), BUF_ATT);
     plan_add(b, OP_ADD, in, BUF_ATT);
     plan_linear(b, "channel_mix_receptance", BUF_ATT, n, BUF_REC_GATE, n, ABSENT);
-    add_product(b, GATE_SIGMOID, BUF_REC_GATE, out, out);
+    plan_product(b, GATE_SIGMOID, BUF_REC_GATE, out, out);
 }

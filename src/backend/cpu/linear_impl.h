@@ -299,10 +299,8 @@ enum { NEAR_PANELS = 4, NEAR_BYTES = 512 * 1024 };
 #define PANELS_AT_ONCE(m) ((m) <= 2 ? 4 : 2)
 #define ONE_AT_ONCE (j->tuning == TUNED_ZEN5)
 
-/* A function for each number of rows. As one, they had so many addresses that a compiler kept some
- * in vector registers, and what comes from there waits behind all the arithmetic that waits for
- * memory: so it was asked for less of it at a time. Where many sums go is asked for; fewer were no
- * faster for it. */
+/* A function for each number of rows. Where many sums go is asked for; fewer were no faster for it.
+ */
 #define DEFINE_FEW(attribute, name, m)                                                             \
     attribute NOT_INLINE static void few_##m##_##name(                                             \
         const struct linear_job *j, uint32_t p, uint32_t row)                                      \
@@ -327,7 +325,8 @@ enum { NEAR_PANELS = 4, NEAR_BYTES = 512 * 1024 };
     X(attribute, name, 1)                                                                          \
     X(attribute, name, 2) X(attribute, name, 3) X(attribute, name, 4) MORE(X, attribute, name)
 
-/* Panels that are left over meet one row after the other. */
+/* Panels that are left over meet one row after the other, and a lone row on Zen 5 all. In a
+ * function of its own: among others' addresses a compiler keeps some in vector registers (LONE). */
 #define DEFINE_LEFT_OVER(attribute, name)                                                          \
     attribute NOT_INLINE static void left_over_##name(                                             \
         const struct linear_job *j, uint32_t p, uint32_t row)                                      \
