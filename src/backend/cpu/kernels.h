@@ -282,6 +282,10 @@ struct selective_job {
  * revision computed it. */
 #define CPU_KERNELS_REVISION "r8"
 
+/* From the beginning on; the same, past the other caches, as a lone row meets weights; from four
+ * places, as few rows do. What is fastest depends on the processor. */
+enum read_way { READ_ON, READ_PAST, READ_FOUR, N_READ_WAYS };
+
 struct cpu_kernels {
     const char *name;
     unsigned act_kinds[N_PANEL_FORMATS]; /* what linear reads: of ACT_F32 .. ACT_TWO, PAIRS .. */
@@ -330,9 +334,8 @@ struct cpu_kernels {
     double (*peak_int8)(uint64_t n);
     double (*peak_f32)(uint64_t n);
     double (*peak_bf16)(uint64_t n); /* NULL: BF16 weights are multiplied in f32 */
-    /* Read n bytes (a multiple of 1024, aligned to 64) as fast as memory gives them,
-     * from its beginning on or from four places. */
-    uint64_t (*read)(const void *p, size_t n, bool four);
+    /* Read n bytes (a multiple of 1024, aligned to 64) as fast as memory gives them. */
+    uint64_t (*read)(const void *p, size_t n, enum read_way way);
 };
 
 /* What pack has to write for linear to read it, in a job of n_rows. */

@@ -21,7 +21,7 @@ struct probe {
     struct pool *pool;
     uint8_t *filled;
     const uint8_t *memory;
-    bool four; /* places to read from, else one */
+    enum read_way way;
     double (*peak)(uint64_t n);
     double ops[1024 * PEAK_SHARES]; /* of each item */
 };
@@ -39,7 +39,7 @@ static void read_slice(void *ctx, uint32_t phase, uint32_t item, uint32_t worker
     struct probe *p = ctx;
     (void)phase;
     (void)worker;
-    p->kernels->read(p->memory + item * SLICE_BYTES, SLICE_BYTES, p->four);
+    p->kernels->read(p->memory + item * SLICE_BYTES, SLICE_BYTES, p->way);
 }
 
 static void compute(void *ctx, uint32_t phase, uint32_t item, uint32_t worker)
@@ -59,11 +59,10 @@ static double timed(struct probe *p, uint32_t n, pool_item_fn fn)
 }
 
 /* Bytes a second of n slices. */
-static double faster_of_two(struct probe *p, uint32_t n)
+static double fastest_way(struct probe *p, uint32_t n)
 {
     double best = 0;
-    for (int i = 0; i < 2; i++) {
-        p->four = i;
+    for (p->way = 0; p->way < N_READ_WAYS; p->way++) {
         const double rate = (double)n * (double)SLICE_BYTES / timed(p, n, read_slice);
         best = rate > best ? rate : best;
     }
@@ -77,7 +76,7 @@ double cpu_read_rate(struct pool *pool,
 {
     struct probe p = {.kernels = kernels, .pool = pool, .memory = memory};
     n = n < MAX_RATE_BYTES ? n : MAX_RATE_BYTES;
-    return n < MIN_RATE_BYTES ? 0 : faster_of_two(&p, (uint32_t)(n / SLICE_BYTES));
+    return n < MIN_RATE_BYTES ? 0 : fastest_way(&p, (uint32_t)(n / SLICE_BYTES));
 }
 
 static double best_peak(struct probe *p, double (*peak)(uint64_t n))
@@ -133,7 +132,7 @@ enum err cpu_limits_measure(uint32_t n_threads, struct device_limits *out, struc
     timed(&p, N_SLICES, fill);
     *out = (struct device_limits){0};
     for (int i = 0; i < N_ROUNDS; i++) {
-        const double rate = faster_of_two(&p, N_SLICES);
+        const double rate = fastest_way(&p, N_SLICES);
         out->read_bytes_s = rate > out->read_bytes_s ? rate : out->read_bytes_s;
     }
     munmap(memory, READ_BYTES);

@@ -184,12 +184,8 @@ struct beside {
 /* kind: one of the wide kinds that begin with WIDE_; run: how many rows meet it so (RUN_SIMPLE ...,
  * linear_impl.h). */
 #define DEFINE_GROUPED(name, kind, run)                                                            \
-    INLINE void linear_##name(const struct linear_job *j,                                          \
-                              uint32_t p0,                                                         \
-                              uint32_t row,                                                        \
-                              const int M,                                                         \
-                              const int T,                                                         \
-                              const int P)                                                         \
+    INLINE void linear_##name(                                                                     \
+        const struct linear_job *j, size_t p0, size_t row, const int M, const int T, const int P)  \
     {                                                                                              \
         ACT_POINTERS(by32);                                                                        \
         const uint8_t *panels = j->panels + p0 * j->panel_bytes;                                   \
@@ -201,9 +197,10 @@ struct beside {
             EACH_ROW EACH_FEW_SUM acc[m][v] = vf_zero();                                           \
             size_t first = 0;                                                                      \
             if (LONE && PER_##name == 1) {                                                         \
-                for (; first + LONE_TURN <= n_blocks; first += LONE_TURN) {                        \
+                for (; first + LONE_TURN(name) <= n_blocks; first += LONE_TURN(name)) {            \
                     const uint8_t *from = TURN_AT(name, first);                                    \
-                    UNROLL for (uint32_t nth = 0; nth < LONE_TURN; nth++)                          \
+                    ASK_ACTS(first, LONE_TURN(name))                                               \
+                    UNROLL for (uint32_t nth = 0; nth < LONE_TURN(name); nth++)                    \
                         MEET_GROUP(name, kind, from, nth, first + nth)                             \
                 }                                                                                  \
             }                                                                                      \

@@ -103,9 +103,21 @@ enum { CPU_FORMATS(PART_BYTES) };
  * would wait behind the arithmetic that waits for memory. The layouts of all formats without heads
  * repeat themselves after LONE_TURN groups or fewer. */
 #define LONE (M == 1 && P == 1)
-enum { LONE_TURN = 4, LONE_AHEAD = 6144 /* bytes */ };
+#define MET_ONCE (LONE && T == 1)                                 /* no other row meets the panel */
+#define AS_BYTES(name) (PART_BYTES_##name >= TILE_K * PANEL_COLS) /* a byte each, or more */
+#define LONE_TURN(name) (AS_BYTES(name) ? 2 : 4)
 #define TURN_AT(name, i)                                                                           \
-    (panels + (size_t)((i) / LONE_TURN) * (PART_BYTES_##name * LONE_TURN / (TILE_K / 32)))
+    (panels +                                                                                      \
+     (size_t)((i) / LONE_TURN(name)) * (PART_BYTES_##name * LONE_TURN(name) / (TILE_K / 32)))
+enum { LONE_AHEAD = 7168 /* bytes of weights */, ACTS_AHEAD = 8 /* groups of activations */ };
+
+/* The weights that pass in between have pushed the activations of n groups out of the nearest
+ * cache by the time the next panel meets them. */
+#define ASK_ACTS(first, n)                                                                         \
+    for (int line_ = 0; LONE && line_ < (n) / 2; line_++)                                          \
+        __builtin_prefetch(q + ((size_t)(first) + ACTS_AHEAD) * 32 + line_ * 64);                  \
+    if (LONE)                                                                                      \
+        __builtin_prefetch(ACT_BLOCK((first) + ACTS_AHEAD, 0));
 
 /* The first rows to meet P panels bring them from memory. Not every processor looks far enough
  * ahead by itself, none with several rows to a weight: so group i asks for the lines that are
@@ -117,10 +129,9 @@ enum { LONE_TURN = 4, LONE_AHEAD = 6144 /* bytes */ };
     const uint32_t ahead = begin == 0 && row == j->first_row                                       \
                                ? j->prefetch / (uint32_t)(PART_BYTES_##name / (TILE_K / 32))       \
                                : 0;                                                                \
-    const bool ask_none = LONE && VL == 16 && PART_BYTES_##name >= TILE_K * PANEL_COLS;            \
     const int ask_all = (PART_BYTES_##name / 64 + TILE_K / 32 - 1) / (TILE_K / 32);
 #define ASK_FROM(name, of, i)                                                                      \
-    const int ask_lines = h == begin && !ask_none ? ask_all : 0;                                   \
+    const int ask_lines = h == begin ? ask_all : 0;                                                \
     const uint8_t *ask = LONE ? (of).w + LONE_AHEAD : (of).panel;                                  \
     if (!LONE) {                                                                                   \
         const bool next_ = (i) + ahead >= n_blocks;                                                \
@@ -136,10 +147,12 @@ enum { LONE_TURN = 4, LONE_AHEAD = 6144 /* bytes */ };
 #define ASK_EVENLY(k, n_lines, wv, at)                                                             \
     {                                                                                              \
         const int now_ = (k) * (n_lines) / 8, then_ = ((k) + 1) * (n_lines) / 8;                   \
-        if (then_ > now_)                                                                          \
-            vb_ask(wv, (at) + (size_t)now_ * 64);                                                  \
-        if (then_ > now_ + 1)                                                                      \
-            vb_ask(wv, (at) + (size_t)(now_ + 1) * 64);                                            \
+        for (int l_ = now_; l_ < then_; l_++) {                                                    \
+            if (MET_ONCE)                                                                          \
+                vb_ask_once(wv, (at) + (size_t)l_ * 64);                                           \
+            else                                                                                   \
+                vb_ask(wv, (at) + (size_t)l_ * 64);                                                \
+        }                                                                                          \
     }
 
 /* Where sums of these rows will be put is asked for while they are multiplied for the last time:
@@ -328,11 +341,15 @@ enum { NEAR_PANELS = 4, NEAR_BYTES = 512 * 1024 };
 /* Panels that are left over meet one row after the other, and a lone row on Zen 5 all. In a
  * function of its own: among others' addresses a compiler keeps some in vector registers (LONE). */
 #define DEFINE_LEFT_OVER(attribute, name)                                                          \
+    attribute NOT_INLINE static void lone_##name(const struct linear_job *j, size_t p, size_t row) \
+    {                                                                                              \
+        linear_##name(j, p, row, 1, 1, 1);                                                         \
+    }                                                                                              \
     attribute NOT_INLINE static void left_over_##name(                                             \
-        const struct linear_job *j, uint32_t p, uint32_t row)                                      \
+        const struct linear_job *j, size_t p, size_t row)                                          \
     {                                                                                              \
         if (j->act_lanes == 1)                                                                     \
-            linear_##name(j, p, row, 1, 1, 1);                                                     \
+            lone_##name(j, p, row);                                                                \
         else                                                                                       \
             linear_##name(j, p, row, 1, ACT_TILE, 1);                                              \
     }

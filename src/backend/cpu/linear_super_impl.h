@@ -120,12 +120,8 @@ INLINE vi two_words(vi low, vi high)
     }
 
 #define DEFINE_SUPER_FEW(as, name, kind, mins)                                                     \
-    INLINE void linear_##as(const struct linear_job *j,                                            \
-                            uint32_t p0,                                                           \
-                            uint32_t row,                                                          \
-                            const int M,                                                           \
-                            const int T,                                                           \
-                            const int P)                                                           \
+    INLINE void linear_##as(                                                                       \
+        const struct linear_job *j, size_t p0, size_t row, const int M, const int T, const int P)  \
     {                                                                                              \
         ACT_POINTERS(by128);                                                                       \
         const uint8_t *panels = j->panels + p0 * j->panel_bytes;                                   \
@@ -138,6 +134,7 @@ INLINE vi two_words(vi low, vi high)
             EACH_ROW EACH_FEW_SUM kept[m][v] = vf_zero();                                          \
             mins##_BEGIN;                                                                          \
             for (size_t first = 0; first < n_blocks; first += SUPER_K / 32) {                      \
+                ASK_ACTS(first, SUPER_K / 32)                                                      \
                 UNROLL for (int v0 = 0; v0 < n_sums; v0 += sums_at_once)                           \
                 {                                                                                  \
                     const int v1 = v0 + sums_at_once;                                              \

@@ -188,6 +188,8 @@ INLINE int32_t vi_store_i8(int8_t *p, vi v)
 #define vb_load_once(v) vb_forget(v)
 /* Ask for a line once v is there: a compiler by itself puts all requests first. */
 #define vb_ask(v, line) __asm__ volatile("prefetcht0 %1" : "+x"(v) : "m"(*(const char *)(line)))
+#define vb_ask_once(v, line)                                                                       \
+    __asm__ volatile("prefetchnta %1" : "+x"(v) : "m"(*(const char *)(line)))
 /* Of each byte w, below 16, the table's byte. */
 #define vb_lookup(table, w)                                                                        \
     _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(table))), (w))

@@ -165,8 +165,11 @@ INLINE int32_t vi_store_i8(int8_t *p, vi v)
 /* The compiler no longer knows what v holds. */
 #define vb_forget(v) __asm__("" : "+v"(v))
 #define vb_load_once(v) ((void)(v)) /* slower */
-/* Ask for a line, into L2, once v is there: a compiler by itself puts all requests first. */
+/* Ask for a line, into L2, once v is there: a compiler by itself puts all requests first. And one
+ * that is read once: into the nearest cache alone, so that it drives nothing out of the others. */
 #define vb_ask(v, line) __asm__ volatile("prefetcht1 %1" : "+v"(v) : "m"(*(const char *)(line)))
+#define vb_ask_once(v, line)                                                                       \
+    __asm__ volatile("prefetchnta %1" : "+v"(v) : "m"(*(const char *)(line)))
 /* Of each byte w, below 16, the table's byte. */
 #define vb_lookup(table, w)                                                                        \
     _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(table))), (w))

@@ -56,11 +56,10 @@ static double run_peak_f32(uint64_t n)
     return (double)n * N_SUMS * VL * 2;
 }
 
-/* From one place on or, as the kernels of few rows do, from four: what is faster depends on the
- * processor. */
-static uint64_t run_read(const void *p, size_t n, bool four)
+static uint64_t run_read(const void *p, size_t n, enum read_way way)
 {
     enum { LINE = 64, AHEAD = 2048 };
+    const bool four = way == READ_FOUR, past = way == READ_PAST;
     const size_t apart = four ? n / 4 : LINE, step = four ? LINE : 4 * LINE;
     vf s[4];
     UNROLL for (int i = 0; i < 4; i++) s[i] = vf_zero();
@@ -68,7 +67,10 @@ static uint64_t run_read(const void *p, size_t n, bool four)
         UNROLL for (int i = 0; i < 4; i++)
         {
             const uint8_t *at = (const uint8_t *)p + i * apart + b;
-            __builtin_prefetch(at + AHEAD);
+            if (past)
+                __builtin_prefetch(at + LONE_AHEAD, 0, 0);
+            else
+                __builtin_prefetch(at + AHEAD);
             UNROLL for (int v = 0; v < LINE; v += 4 * VL) s[i] =
                 vf_add(s[i], vf_load((const float *)(at + v)));
         }
