@@ -22,10 +22,20 @@ uint32_t cpu_phase_rows(const struct cpu_backend *b, const struct phase *p)
     return b->batch->n_rows;
 }
 
+/* Rows of one tile are packed into the same lines, which would go to and fro between two workers:
+ * so items that follow each other are of different tiles, where tiles are divided at all. */
+static uint32_t first_row_of(const struct phase *p, uint32_t item, uint32_t n_rows)
+{
+    const uint32_t n_tiles = (n_rows + ACT_TILE - 1) / ACT_TILE;
+    if (p->chunk % ACT_TILE == 0)
+        return item * p->chunk;
+    return item % n_tiles * ACT_TILE + item / n_tiles;
+}
+
 static void run_rows(struct cpu_backend *b, const struct phase *p, uint32_t item)
 {
     const uint32_t *rows = p->rows == ROWS_HIDDEN ? b->hidden_at : b->logit_at;
-    const uint32_t n_rows = cpu_phase_rows(b, p), first = item * p->chunk;
+    const uint32_t n_rows = cpu_phase_rows(b, p), first = first_row_of(p, item, n_rows);
     for (uint32_t row = first; row < first + p->chunk && row < n_rows; row++) {
         uint32_t from = p->gather ? rows[row] : row;
         for (uint32_t i = 0; i < p->n; i++, from = row)
@@ -187,6 +197,19 @@ static void run_item(void *ctx, uint32_t phase, uint32_t item, uint32_t worker)
     }
 }
 
+/* In whole tiles, or row by row where there would be too few for all to end together. */
+static uint32_t divide_rows(struct phase *p, uint32_t n_rows, uint32_t n_workers)
+{
+    const uint32_t n_tiles = (n_rows + ACT_TILE - 1) / ACT_TILE;
+    const uint32_t tiles = n_rows / (n_workers * 4 * ACT_TILE);
+    if (n_rows >= 4 * ACT_TILE * n_workers) {
+        p->chunk = ACT_TILE * tiles;
+        return (n_rows + p->chunk - 1) / p->chunk;
+    }
+    p->chunk = 1;
+    return n_rows < ACT_TILE ? n_rows : n_tiles * ACT_TILE;
+}
+
 /* How this batch divides a phase: sets its chunk, returns its number of items. */
 static uint32_t divide_phase(const struct cpu_backend *b, struct phase *p)
 {
@@ -200,9 +223,7 @@ static uint32_t divide_phase(const struct cpu_backend *b, struct phase *p)
         return 0;
     switch (p->kind) {
     case PHASE_ROWS:
-        p->chunk = n_rows / (n_workers * 4);
-        p->chunk = p->chunk ? p->chunk : 1;
-        return (n_rows + p->chunk - 1) / p->chunk;
+        return divide_rows(p, n_rows, n_workers);
     case PHASE_LINEAR:
         return cpu_divide_panels(b, p, n_rows);
     case PHASE_ATTENTION:
