@@ -226,7 +226,7 @@ struct cpu_backend {
     uint32_t max_heads;         /* KV heads x their pieces, both of the layer with the most */
 
     uint64_t n_runs_begun;
-    atomic_bool lone;         /* the run has one row: for those who wait, as a hint */
+    atomic_uint n_rows;       /* of the run: for those who wait, as a hint */
     struct cpu_share *shares; /* [n_workers] of the panels of a phase (panels.c) */
 
     /* Of the run in progress. */

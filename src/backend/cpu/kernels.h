@@ -291,7 +291,7 @@ struct cpu_kernels {
     unsigned act_kinds[N_PANEL_FORMATS]; /* what linear reads: of ACT_F32 .. ACT_TWO, PAIRS .. */
     /* And of one in int8 the parts, in a job of so many rows: of ACT_BLOCKS .. ACT_WORDS. */
     unsigned (*act_parts)(enum panel_format format, uint32_t n_rows);
-    bool one_panel[N_PANEL_FORMATS]; /* on Zen 5 a lone row meets one after the other */
+    uint8_t one_panel[N_PANEL_FORMATS]; /* on Zen 5 up to so many rows meet one after the other */
     void (*linear[N_PANEL_FORMATS])(const struct linear_job *j);
     /* The k weights of column c (0..15) of a panel, bit for bit as gguf_dequantize has them. */
     void (*column[N_PANEL_FORMATS])(const uint8_t *panel, uint32_t k, uint32_t c, float *out);

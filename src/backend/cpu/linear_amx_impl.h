@@ -463,7 +463,7 @@ INLINE void amx_ask(const struct linear_job *j, const uint8_t *panel, size_t aft
 /* Up to 4 rows of a format whose kind takes off: alone_NAME. */
 #define DEFINE_AMX_ALONE(name, kind)                                                               \
     DEFINE_SUPER_FEW(alone_##name, name, kind, AMX_MINS)                                           \
-    DEFINE_MEET(, alone_##name, false, NO_MORE_ROWS)
+    DEFINE_MEET(, alone_##name, NO_MORE_ROWS)
 
 _Static_assert(AMX_APART_MIN == 5, "alone_NAME has so many rows");
 DEFINE_AMX_ALONE(q4_k, SUPER_MIN)

@@ -115,7 +115,7 @@ INLINE const uint8_t *float_ask(
     DEFINE_LINEAR_FLOAT(linear_##name, value_bytes, load_##name##_at)                              \
     DEFINE_WIDEN_FLOAT(widen_##name, load_##name##_at)                                             \
     DEFINE_TILE_FLOAT(name, value_bytes)                                                           \
-    DEFINE_RUN(, name, FEW_FLOAT, false)
+    DEFINE_RUN(, name, FEW_FLOAT)
 
 DEFINE_FLOAT(f32, 4)
 

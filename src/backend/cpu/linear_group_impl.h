@@ -196,11 +196,11 @@ struct beside {
             vf acc[LINEAR_M][4 * PARTS_AT_ONCE(1)];                                                \
             EACH_ROW EACH_FEW_SUM acc[m][v] = vf_zero();                                           \
             size_t first = 0;                                                                      \
-            if (LONE && PER_##name == 1) {                                                         \
-                for (; first + LONE_TURN(name) <= n_blocks; first += LONE_TURN(name)) {            \
+            if (SINGLE && PER_##name == 1) {                                                       \
+                for (; first + TURN_OF(name) <= n_blocks; first += TURN_OF(name)) {                \
                     const uint8_t *from = TURN_AT(name, first);                                    \
-                    ASK_ACTS(first, LONE_TURN(name))                                               \
-                    UNROLL for (uint32_t nth = 0; nth < LONE_TURN(name); nth++)                    \
+                    ASK_ACTS(first, TURN_OF(name))                                                 \
+                    UNROLL for (uint32_t nth = 0; nth < TURN_OF(name); nth++)                      \
                         MEET_GROUP(name, kind, from, nth, first + nth)                             \
                 }                                                                                  \
             }                                                                                      \

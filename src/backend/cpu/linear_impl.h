@@ -97,26 +97,25 @@
     PART_BYTES_##name = TILE_K / (k) * ((bytes) + (line)),
 enum { CPU_FORMATS(PART_BYTES) };
 
-/* A row alone that meets one panel after the other does nothing but wait for memory, which is asked
- * for as far ahead as the processor looks for loads. So its loop has few instructions, and the
+/* Few rows that meet one panel after the other do nothing but wait for memory, which is asked for
+ * as far ahead as the processor looks for loads. So their loop has few instructions, and the
  * addresses in it are a base plus a constant: a load that needed a value from a vector register
  * would wait behind the arithmetic that waits for memory. The layouts of all formats without heads
- * repeat themselves after LONE_TURN groups or fewer. */
-#define LONE (M == 1 && P == 1)
-#define MET_ONCE (LONE && T == 1)                                 /* no other row meets the panel */
+ * repeat themselves after TURN groups or fewer. */
+#define SINGLE (P == 1)
+#define MET_ONCE (SINGLE && (M > 1 || T == 1)) /* else other rows meet the panel after this one */
 #define AS_BYTES(name) (PART_BYTES_##name >= TILE_K * PANEL_COLS) /* a byte each, or more */
-#define LONE_TURN(name) (AS_BYTES(name) ? 2 : 4)
+#define TURN_OF(name) (AS_BYTES(name) ? 2 : 4)
 #define TURN_AT(name, i)                                                                           \
-    (panels +                                                                                      \
-     (size_t)((i) / LONE_TURN(name)) * (PART_BYTES_##name * LONE_TURN(name) / (TILE_K / 32)))
-enum { LONE_AHEAD = 7168 /* bytes of weights */, ACTS_AHEAD = 8 /* groups of activations */ };
+    (panels + (size_t)((i) / TURN_OF(name)) * (PART_BYTES_##name * TURN_OF(name) / (TILE_K / 32)))
+enum { SINGLE_AHEAD = 7168 /* bytes of weights */, ACTS_AHEAD = 8 /* groups of activations */ };
 
 /* The weights that pass in between have pushed the activations of n groups out of the nearest
  * cache by the time the next panel meets them. */
 #define ASK_ACTS(first, n)                                                                         \
-    for (int line_ = 0; LONE && line_ < (n) / 2; line_++)                                          \
+    for (int line_ = 0; SINGLE && line_ < (n) / 2; line_++)                                        \
         __builtin_prefetch(q + ((size_t)(first) + ACTS_AHEAD) * 32 + line_ * 64);                  \
-    if (LONE)                                                                                      \
+    if (SINGLE)                                                                                    \
         __builtin_prefetch(ACT_BLOCK((first) + ACTS_AHEAD, 0));
 
 /* The first rows to meet P panels bring them from memory. Not every processor looks far enough
@@ -132,8 +131,8 @@ enum { LONE_AHEAD = 7168 /* bytes of weights */, ACTS_AHEAD = 8 /* groups of act
     const int ask_all = (PART_BYTES_##name / 64 + TILE_K / 32 - 1) / (TILE_K / 32);
 #define ASK_FROM(name, of, i)                                                                      \
     const int ask_lines = h == begin ? ask_all : 0;                                                \
-    const uint8_t *ask = LONE ? (of).w + LONE_AHEAD : (of).panel;                                  \
-    if (!LONE) {                                                                                   \
+    const uint8_t *ask = SINGLE ? (of).w + SINGLE_AHEAD : (of).panel;                              \
+    if (!SINGLE) {                                                                                 \
         const bool next_ = (i) + ahead >= n_blocks;                                                \
         const uint32_t g_ = (uint32_t)(i) + ahead - (next_ ? n_blocks : 0);                        \
         const uint32_t in_part_ = g_ % (TILE_K / 32);                                              \
@@ -338,25 +337,33 @@ enum { NEAR_PANELS = 4, NEAR_BYTES = 512 * 1024 };
     X(attribute, name, 1)                                                                          \
     X(attribute, name, 2) X(attribute, name, 3) X(attribute, name, 4) MORE(X, attribute, name)
 
-/* Panels that are left over meet one row after the other, and a lone row on Zen 5 all. In a
- * function of its own: among others' addresses a compiler keeps some in vector registers (LONE). */
-#define DEFINE_LEFT_OVER(attribute, name)                                                          \
-    attribute NOT_INLINE static void lone_##name(const struct linear_job *j, size_t p, size_t row) \
+/* One panel, which m rows meet. In a function of its own: among others' addresses a compiler keeps
+ * some in vector registers (SINGLE). */
+#define DEFINE_ONE(attribute, name, m)                                                             \
+    attribute NOT_INLINE static void one_##m##_##name(                                             \
+        const struct linear_job *j, size_t p, size_t row)                                          \
     {                                                                                              \
-        linear_##name(j, p, row, 1, 1, 1);                                                         \
-    }                                                                                              \
+        linear_##name(j, p, row, (m), (m) == 1 ? 1 : ACT_TILE, 1);                                 \
+    }
+#define CASE_ONE(attribute, name, m)                                                               \
+    case m:                                                                                        \
+        one_##m##_##name(j, p, j->first_row);                                                      \
+        break;
+
+/* Panels that are left over meet one row after the other. */
+#define DEFINE_LEFT_OVER(attribute, name)                                                          \
+    DEFINE_ONE(attribute, name, 1)                                                                 \
     attribute NOT_INLINE static void left_over_##name(                                             \
         const struct linear_job *j, size_t p, size_t row)                                          \
     {                                                                                              \
         if (j->act_lanes == 1)                                                                     \
-            lone_##name(j, p, row);                                                                \
+            one_1_##name(j, p, row);                                                               \
         else                                                                                       \
             linear_##name(j, p, row, 1, ACT_TILE, 1);                                              \
     }
 
-/* All rows meet linear_NAME, up to LINEAR_M at a time. lone: whether a lone row takes one panel
- * after the other. */
-#define DEFINE_MEET(attribute, name, lone, MORE)                                                   \
+/* All rows meet linear_NAME, up to LINEAR_M at a time. */
+#define DEFINE_MEET(attribute, name, MORE)                                                         \
     DEFINE_LEFT_OVER(attribute, name)                                                              \
     EACH_FEW(DEFINE_FEW, attribute, name, MORE)                                                    \
     attribute static void meet_##name(const struct linear_job *j)                                  \
@@ -367,8 +374,7 @@ enum { NEAR_PANELS = 4, NEAR_BYTES = 512 * 1024 };
             EACH_TILE                                                                              \
             {                                                                                      \
                 const uint32_t rows = left < LINEAR_M ? left : LINEAR_M;                           \
-                const uint32_t n =                                                                 \
-                    rows == 1 && (lone) && ONE_AT_ONCE ? UINT32_MAX : PANELS_AT_ONCE(rows);        \
+                const uint32_t n = PANELS_AT_ONCE(rows);                                           \
                 uint32_t p = begin;                                                                \
                 for (; n <= end - p; p += n) {                                                     \
                     switch (rows) {                                                                \
@@ -383,12 +389,38 @@ enum { NEAR_PANELS = 4, NEAR_BYTES = 512 * 1024 };
         }                                                                                          \
     }
 
+/* Up to ONE_PANEL_ROWS meet one panel after the other. (With AVX2 each half of the columns is a
+ * pass of its own for more than two.) */
+#if VL == 16
+#define ONE_PANEL_ROWS 4
+#define EACH_ONE(X, attribute, name)                                                               \
+    X(attribute, name, 2) X(attribute, name, 3) X(attribute, name, 4)
+#elif VL == 8
+#define ONE_PANEL_ROWS 2
+#define EACH_ONE(X, attribute, name) X(attribute, name, 2)
+#else
+#define ONE_PANEL_ROWS 1
+#define EACH_ONE(X, attribute, name)
+#endif
+#define DEFINE_MEET_ONE(name)                                                                      \
+    EACH_ONE(DEFINE_ONE, , name)                                                                   \
+    static void meet_one_##name(const struct linear_job *j)                                        \
+    {                                                                                              \
+        for (uint32_t p = 0; p < j->n_panels; p++) {                                               \
+            switch (j->n_rows) {                                                                   \
+                EACH_ONE(CASE_ONE, , name)                                                         \
+            default:                                                                               \
+                left_over_##name(j, p, j->first_row);                                              \
+            }                                                                                      \
+        }                                                                                          \
+    }
+
 /* few: a number of rows, above. */
-#define DEFINE_RUN(attribute, name, few, lone) DEFINE_RUN_OF(attribute, name, few, lone, MORE_ROWS)
-#define DEFINE_RUN_OF(attribute, name, few, lone, MORE)                                            \
+#define DEFINE_RUN(attribute, name, few) DEFINE_RUN_OF(attribute, name, few, MORE_ROWS)
+#define DEFINE_RUN_OF(attribute, name, few, MORE)                                                  \
     NOTE_FEW(name, few)                                                                            \
-    enum { ONE_PANEL_##name = (lone) };                                                            \
-    DEFINE_MEET(attribute, name, lone, MORE)                                                       \
+    enum { ONE_PANEL_##name = 0 };                                                                 \
+    DEFINE_MEET(attribute, name, MORE)                                                             \
     attribute static void run_##name(const struct linear_job *j)                                   \
     {                                                                                              \
         if (j->n_rows > (few))                                                                     \
@@ -396,20 +428,34 @@ enum { NEAR_PANELS = 4, NEAR_BYTES = 512 * 1024 };
         else                                                                                       \
             meet_##name(j);                                                                        \
     }
+#define DEFINE_RUN_ONE(name, few)                                                                  \
+    NOTE_FEW(name, few)                                                                            \
+    enum { ONE_PANEL_##name = ONE_PANEL_ROWS };                                                    \
+    DEFINE_MEET(, name, MORE_ROWS)                                                                 \
+    DEFINE_MEET_ONE(name)                                                                          \
+    static void run_##name(const struct linear_job *j)                                             \
+    {                                                                                              \
+        if (j->n_rows <= ONE_PANEL_ROWS && ONE_AT_ONCE)                                            \
+            meet_one_##name(j);                                                                    \
+        else if (j->n_rows > (few))                                                                \
+            tiled_##name(j);                                                                       \
+        else                                                                                       \
+            meet_##name(j);                                                                        \
+    }
 
 /* run_NAME of weights that are simple to take apart, usual, or costly; CHAIN: costly ones whose sum
  * is a chain. */
-#define RUN_SIMPLE(name) DEFINE_RUN(, name, FEW_SIMPLE, true)
-#define RUN_USUAL(name) DEFINE_RUN(, name, FEW_ROWS, true)
-#define RUN_COSTLY(name) DEFINE_RUN(, name, FEW_COSTLY, true)
-#define RUN_CHAIN(name) DEFINE_RUN(, name, FEW_COSTLY, false)
+#define RUN_SIMPLE(name) DEFINE_RUN_ONE(name, FEW_SIMPLE)
+#define RUN_USUAL(name) DEFINE_RUN_ONE(name, FEW_ROWS)
+#define RUN_COSTLY(name) DEFINE_RUN_ONE(name, FEW_COSTLY)
+#define RUN_CHAIN(name) DEFINE_RUN(, name, FEW_COSTLY)
 
 /* What is taken apart by lookups is widened sooner, and has no kernels for more rows: a copy for
  * each number would double what all this takes to compile. With AVX-512 up to 4 rows meet weights
  * as they come, with AVX2 a row alone, which in plain C other rare formats do, too. */
 #define RUN_ALONE(name)                                                                            \
     NOTE_FEW(name, ALONE_ROWS)                                                                     \
-    enum { ONE_PANEL_##name = false };                                                             \
+    enum { ONE_PANEL_##name = 0 };                                                                 \
     DEFINE_LEFT_OVER(, name)                                                                       \
     static void run_##name(const struct linear_job *j)                                             \
     {                                                                                              \
@@ -434,10 +480,10 @@ enum { NEAR_PANELS = 4, NEAR_BYTES = 512 * 1024 };
 #else
 #define ALONE_ROWS 1
 #define ALONE_PANELS PANELS_AT_ONCE(1)
-#define RUN_RARE(name) DEFINE_RUN(, name, FEW_RARE, false)
+#define RUN_RARE(name) DEFINE_RUN(, name, FEW_RARE)
 #endif
 #if VL == 16
-#define RUN_GRID(name) DEFINE_RUN_OF(, name, 4, false, NO_MORE_ROWS)
+#define RUN_GRID(name) DEFINE_RUN_OF(, name, 4, NO_MORE_ROWS)
 #else
 #define RUN_GRID RUN_ALONE
 #endif
@@ -464,7 +510,7 @@ enum { NEAR_PANELS = 4, NEAR_BYTES = 512 * 1024 };
 
 #ifdef WITH_BF16_DOT
 #include "backend/cpu/linear_bf16dot_impl.h"
-DEFINE_RUN(BF16_DOT, bf16dot, FEW_FLOAT, false)
+DEFINE_RUN(BF16_DOT, bf16dot, FEW_FLOAT)
 #endif
 
 #ifdef DOT_BYTES

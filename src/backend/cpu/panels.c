@@ -93,11 +93,11 @@ enum err cpu_check_panels(const struct cpu_backend *b, struct err_info *e)
     return OK;
 }
 
-/* Panels that few rows of the phase, or one alone, read side by side. */
-static uint32_t n_streams(const struct cpu_backend *b, const struct phase *p, bool lone)
+/* Panels that few rows of the phase read side by side. */
+static uint32_t n_streams(const struct cpu_backend *b, const struct phase *p, uint32_t n_rows)
 {
-    const bool one = b->kernels->one_panel[b->matrices[p->first].format];
-    return lone && one && cpu_kernels_tuning() == TUNED_ZEN5 ? 1 : STREAM_PANELS;
+    const bool one = n_rows <= b->kernels->one_panel[b->matrices[p->first].format];
+    return one && cpu_kernels_tuning() == TUNED_ZEN5 ? 1 : STREAM_PANELS;
 }
 
 uint32_t cpu_divide_panels(const struct cpu_backend *b, struct phase *p, uint32_t n_rows)
@@ -108,7 +108,7 @@ uint32_t cpu_divide_panels(const struct cpu_backend *b, struct phase *p, uint32_
     p->chunk = cpu_panel_chunk(b, p, passes, n_workers);
     const uint32_t least = n_rows <= STREAM_ROWS ? STREAM_PANELS : PAIR_PANELS;
     p->chunk = p->chunk < least ? least : p->chunk;
-    if (n_streams(b, p, n_rows == 1) == 1)
+    if (n_streams(b, p, n_rows) == 1)
         p->chunk = 1; /* so nobody waits long for the last piece */
     /* In pairs three are taken at a time. A phase whose first matrix is and others are not, or the
      * other way round, leaves more over. */
@@ -222,8 +222,8 @@ bool cpu_ask_ahead(void *backend, uint32_t phase, uint32_t look, uint32_t worker
         p++;
     if (p == end)
         return false;
-    const bool lone = atomic_load_explicit(&b->lone, memory_order_relaxed);
-    const uint32_t n = n_streams(b, p, lone), longer = STREAM_PANELS / n;
+    const uint32_t n_rows = atomic_load_explicit(&b->n_rows, memory_order_relaxed);
+    const uint32_t n = n_streams(b, p, n_rows), longer = STREAM_PANELS / n;
     const size_t step = (size_t)longer * ASK_BYTES, at = look * step;
     if (at >= (size_t)longer * MAX_ASK_BYTES)
         return false;

@@ -346,7 +346,7 @@ enum err cpu_run(struct backend *base,
         return OK;
     prepare(b, batch);
     b->n_runs_begun++;
-    atomic_store_explicit(&b->lone, batch->n_rows == 1, memory_order_relaxed);
+    atomic_store_explicit(&b->n_rows, batch->n_rows, memory_order_relaxed);
     for (uint32_t i = 0; i < b->n_phases; i++)
         b->n_items[i] = divide_phase(b, &b->phases[i]);
     pool_walk(b->pool, b->n_items, b->n_phases, run_item, b);

@@ -68,7 +68,7 @@ static uint64_t run_read(const void *p, size_t n, enum read_way way)
         {
             const uint8_t *at = (const uint8_t *)p + i * apart + b;
             if (past)
-                __builtin_prefetch(at + LONE_AHEAD, 0, 0);
+                __builtin_prefetch(at + SINGLE_AHEAD, 0, 0);
             else
                 __builtin_prefetch(at + AHEAD);
             UNROLL for (int v = 0; v < LINE; v += 4 * VL) s[i] =
