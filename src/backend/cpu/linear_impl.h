@@ -97,11 +97,11 @@
     PART_BYTES_##name = TILE_K / (k) * ((bytes) + (line)),
 enum { CPU_FORMATS(PART_BYTES) };
 
-/* Few rows that meet one panel after the other do nothing but wait for memory, which is asked for
- * as far ahead as the processor looks for loads. So their loop has few instructions, and the
+/* Few rows that meet a single panel do nothing but wait for memory, of which the processor brings
+ * as much as it sees loads and requests ahead. So their loop has few instructions, and the
  * addresses in it are a base plus a constant: a load that needed a value from a vector register
  * would wait behind the arithmetic that waits for memory. The layouts of all formats without heads
- * repeat themselves after TURN groups or fewer. */
+ * repeat themselves after TURN_OF groups or fewer. */
 #define SINGLE (P == 1)
 #define MET_ONCE (SINGLE && (M > 1 || T == 1)) /* else other rows meet the panel after this one */
 #define AS_BYTES(name) (PART_BYTES_##name >= TILE_K * PANEL_COLS) /* a byte each, or more */
@@ -110,8 +110,8 @@ enum { CPU_FORMATS(PART_BYTES) };
     (panels + (size_t)((i) / TURN_OF(name)) * (PART_BYTES_##name * TURN_OF(name) / (TILE_K / 32)))
 enum { SINGLE_AHEAD = 7168 /* bytes of weights */, ACTS_AHEAD = 8 /* groups of activations */ };
 
-/* The weights that pass in between have pushed the activations of n groups out of the nearest
- * cache by the time the next panel meets them. */
+/* Of n groups from `first` on: the weights of a long panel have driven out of the nearest cache
+ * what the next one meets again. */
 #define ASK_ACTS(first, n)                                                                         \
     for (int line_ = 0; SINGLE && line_ < (n) / 2; line_++)                                        \
         __builtin_prefetch(q + ((size_t)(first) + ACTS_AHEAD) * 32 + line_ * 64);                  \
@@ -122,8 +122,7 @@ enum { SINGLE_AHEAD = 7168 /* bytes of weights */, ACTS_AHEAD = 8 /* groups of a
  * ahead by itself, none with several rows to a weight: so group i asks for the lines that are
  * `ahead` groups later, its even share of those of TILE_K, in the panel P further where this one
  * ends. Past the last panel a prefetch does no harm. Who is to ask for nothing asks for what he
- * reads. One panel alone passes as much sooner, and is asked for further ahead; but where its bytes
- * are taken as they are, a vector of 64 looks far enough, and requests are in its way. */
+ * reads. A single panel passes as much sooner, and is asked for further ahead. */
 #define ASK_AHEAD(name)                                                                            \
     const uint32_t ahead = begin == 0 && row == j->first_row                                       \
                                ? j->prefetch / (uint32_t)(PART_BYTES_##name / (TILE_K / 32))       \
@@ -305,9 +304,11 @@ enum { NEAR_PANELS = 4, NEAR_BYTES = 512 * 1024 };
          row += LINEAR_M, left -= left < LINEAR_M ? left : LINEAR_M)
 
 /* Panels that M rows take at a time, as many streams from memory: one place alone is not read as
- * fast as memory can. On Zen 5 it is, so a lone row takes one panel after the other; but not where
- * the sum of one is a chain of as many links as there are lines (floats, Q2_K), nor where what is
- * done to a weight takes longer than to read it (grids, TQ, Q1_0, Q2_0). */
+ * fast as memory can. On Zen 5 it is, so up to ONE_PANEL_ROWS take one panel after the other; but
+ * not where the sum of one is a chain of as many links as there are lines (floats, Q2_K), nor where
+ * what is done to a weight takes longer than to read it (grids, TQ, Q1_0, Q2_0). With more rows the
+ * loads of activations bind, which two panels share; with AVX2 each half of the columns is a pass
+ * of its own for more than two. */
 #define PANELS_AT_ONCE(m) ((m) <= 2 ? 4 : 2)
 #define ONE_AT_ONCE (j->tuning == TUNED_ZEN5)
 
@@ -389,8 +390,7 @@ enum { NEAR_PANELS = 4, NEAR_BYTES = 512 * 1024 };
         }                                                                                          \
     }
 
-/* Up to ONE_PANEL_ROWS meet one panel after the other. (With AVX2 each half of the columns is a
- * pass of its own for more than two.) */
+/* Up to ONE_PANEL_ROWS meet one panel after the other. */
 #if VL == 16
 #define ONE_PANEL_ROWS 4
 #define EACH_ONE(X, attribute, name)                                                               \
