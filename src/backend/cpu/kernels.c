@@ -109,6 +109,13 @@ enum cpu_tuning cpu_kernels_tuning(void)
     return TUNED_XEON;
 }
 
+unsigned char cpu_ask_near;
+
+__attribute__((constructor)) static void find_near(void)
+{
+    cpu_ask_near = cpu_kernels_tuning() == TUNED_ZEN5;
+}
+
 /* Memory is read faster when the processor is told some KiB ahead; with several rows the arithmetic
  * fills the window in which it looks for the next load by itself. AMD's processors without AVX-512
  * are left alone with one or two rows, and were not measured. docs/EXPERIMENTS.md has the rest. */

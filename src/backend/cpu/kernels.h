@@ -170,6 +170,11 @@ static inline size_t act_high_bytes(uint32_t k, size_t rows)
  * how many meet a tile, how many panels lie side by side. The bits are the same. */
 enum cpu_tuning { TUNED_XEON, TUNED_ZEN4, TUNED_ZEN5, N_TUNED };
 
+/* Whether more than four rows ask for weights into the nearest cache, not the second: by tuning,
+ * from before main on. No member of a job, for the loops that look at it have no register for that.
+ */
+extern unsigned char cpu_ask_near;
+
 /* out[r][c] (+)= sum_k w[c][k] act[r][k] (* scale) (+ bias[c]) for rows first_row.. and columns of
  * panels. */
 struct linear_job {

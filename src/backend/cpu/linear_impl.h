@@ -148,6 +148,8 @@ enum { SINGLE_AHEAD = 7168 /* bytes of weights */, ACTS_AHEAD = 8 /* groups of a
         for (int l_ = now_; l_ < then_; l_++) {                                                    \
             if (MET_ONCE)                                                                          \
                 vb_ask_once(wv, (at) + (size_t)l_ * 64);                                           \
+            else if (M > 4)                                                                        \
+                vb_ask_many(wv, (at) + (size_t)l_ * 64);                                           \
             else                                                                                   \
                 vb_ask(wv, (at) + (size_t)l_ * 64);                                                \
         }                                                                                          \

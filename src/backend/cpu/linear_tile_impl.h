@@ -53,7 +53,12 @@ INLINE void tile_ask(const struct tile *t, const uint8_t *at, const uint32_t n_p
     const uint8_t *end = at + t->ask;
     do {
         UNROLL for (uint32_t p = 0; p < n_panels; p++)
-            __builtin_prefetch(at + p * panel_bytes, 0, 2);
+        {
+            if (cpu_ask_near)
+                __builtin_prefetch(at + p * panel_bytes, 0, 3);
+            else
+                __builtin_prefetch(at + p * panel_bytes, 0, 2);
+        }
         at += 64;
     } while (__builtin_expect(at < end, 0));
 }

@@ -188,6 +188,7 @@ INLINE int32_t vi_store_i8(int8_t *p, vi v)
 #define vb_load_once(v) vb_forget(v)
 /* Ask for a line once v is there: a compiler by itself puts all requests first. */
 #define vb_ask(v, line) __asm__ volatile("prefetcht0 %1" : "+x"(v) : "m"(*(const char *)(line)))
+#define vb_ask_many vb_ask
 #define vb_ask_once(v, line)                                                                       \
     __asm__ volatile("prefetchnta %1" : "+x"(v) : "m"(*(const char *)(line)))
 /* Of each byte w, below 16, the table's byte. */

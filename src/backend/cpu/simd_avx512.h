@@ -165,9 +165,21 @@ INLINE int32_t vi_store_i8(int8_t *p, vi v)
 /* The compiler no longer knows what v holds. */
 #define vb_forget(v) __asm__("" : "+v"(v))
 #define vb_load_once(v) ((void)(v)) /* slower */
-/* Ask for a line, into L2, once v is there: a compiler by itself puts all requests first. And one
- * that is read once: into the nearest cache alone, so that it drives nothing out of the others. */
+/* Ask for a line once v is there: a compiler by itself puts all requests first. Into the second
+ * cache; into that or the nearest, as cpu_ask_near says (a branch that a compiler knew would cost
+ * it registers); and of what is read once into the nearest alone, so that it drives nothing out of
+ * the others. */
 #define vb_ask(v, line) __asm__ volatile("prefetcht1 %1" : "+v"(v) : "m"(*(const char *)(line)))
+#define vb_ask_many(v, line)                                                                       \
+    __asm__ volatile("cmpb $0, %2\n\t"                                                             \
+                     "je 1f\n\t"                                                                   \
+                     "prefetcht0 %1\n\t"                                                           \
+                     "jmp 2f\n"                                                                    \
+                     "1:\tprefetcht1 %1\n"                                                         \
+                     "2:"                                                                          \
+                     : "+v"(v)                                                                     \
+                     : "m"(*(const char *)(line)), "m"(cpu_ask_near)                               \
+                     : "cc")
 #define vb_ask_once(v, line)                                                                       \
     __asm__ volatile("prefetchnta %1" : "+v"(v) : "m"(*(const char *)(line)))
 /* Of each byte w, below 16, the table's byte. */

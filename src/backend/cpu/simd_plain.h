@@ -351,6 +351,7 @@ INLINE vb vb_flip(vb a)
 #define vb_forget(v) ((void)(v))
 #define vb_load_once(v) ((void)(v))
 #define vb_ask(v, line) __builtin_prefetch(line)
+#define vb_ask_many vb_ask
 #define vb_ask_once vb_ask
 /* Of each byte w, below 16, the table's byte. */
 INLINE vb vb_lookup(const uint8_t table[16], vb w)
