@@ -521,6 +521,46 @@ def recalling(heads=(1, 0), drop=(), **more):
     return kimi(arch, t, **({f"{arch}.{name}": v for name, v in k.items() if name not in drop} | more))
 
 
+def decaying():
+    """MiniMax-Text-01: a layer that forgets at a fixed rate, and one that attends; experts."""
+    arch, n = "minimax-01", N_HEAD * HEAD
+    k, te = experts(arch, shared=False)
+    k |= {f"{arch}.{name}": v for name, v in {
+        "block_count": (U32, 2), "full_attention_interval": (U32, 2), "residual_scale": (F32, 3.5)}.items()}
+    te = {name[6:]: s for name, (_, s) in te.items()} | {"ffn_norm.weight": (N_EMBD,)}
+    return bare_model(arch, k, layer_of(0, te | {
+        "attn_qkv.weight": (N_EMBD, 3 * n), "attn_gate.weight": (N_EMBD, n), "attn_norm_2.weight": (n,),
+        "attn_output.weight": (n, N_EMBD)}) | layer_of(1, te | {
+            "attn_q.weight": (N_EMBD, n), "attn_k.weight": (N_EMBD, HEAD), "attn_v.weight": (N_EMBD, HEAD),
+            "attn_output.weight": (n, N_EMBD)}))
+
+
+def normed_scan():
+    """PLaMo 2: a scan whose parts have norms, and a layer that attends."""
+    arch = "plamo2"
+    k = ssm(arch, 32, 4, 2, 0) | {
+        f"{arch}.block_count": (U32, 2), f"{arch}.attention.head_count": (I32, [0, N_HEAD]),
+        f"{arch}.attention.head_count_kv": (I32, [0, N_KV])}
+    t = layer_of(0, {
+        "ssm_in.weight": (N_EMBD, 64), "ssm_conv1d.weight": (4, 32), "ssm_x.weight": (32, 72), "ssm_dt_norm": (64,),
+        "ssm_b_norm": (4,), "ssm_c_norm": (4,), "ssm_dt.weight": (64, 2), "ssm_dt.bias": (2,), "ssm_a": (2,),
+        "ssm_d": (2,), "ssm_out.weight": (32, N_EMBD)})
+    t |= layer_of(1, {
+        "attn_qkv.weight": (N_EMBD, (N_HEAD + 2 * N_KV) * HEAD), "attn_q_norm.weight": (HEAD, N_HEAD),
+        "attn_k_norm.weight": (HEAD, N_KV), "attn_output.weight": (N_HEAD * HEAD, N_EMBD)})
+    for i in range(2):
+        t |= layer_of(i, {
+            "post_attention_norm": (N_EMBD,), "post_ffw_norm": (N_EMBD,), "ffn_norm.weight": (N_EMBD,),
+            "ffn_up.weight": (N_EMBD, 2 * N_FF), "ffn_down.weight": (N_FF, N_EMBD)})
+    return bare_model(arch, k, t)
+
+
+def grok():
+    k, t = experts("grok", shared=False)
+    return small("grok", set_keys=k, drop=DENSE, set_tensors=t | layer_of(0, {
+        "attn_output_norm.weight": (N_EMBD,), "layer_output_norm.weight": (N_EMBD,)}))
+
+
 def scan(arch, more, inner=16, state=4, rank=2, group=1):
     channels = inner + 2 * group * state
     return ssm(arch, inner, state, rank, group), layer_of(0, {
@@ -664,7 +704,7 @@ SEEDS |= {"short_convolution": lfm2(),
           "delta_of_keys": kimi(), "recalling": recalling(),
           "delta_bounded": ling(),
           "delta_apart": rwkv(),
-          "read_first": rwkv6(),
+          "read_first": rwkv6(), "decaying": decaying(), "normed_scan": normed_scan(), "caps": grok(),
           "scan": mamba2(), "channels": channels("mamba", **{"ssm.dt_b_c_rms": (BOOL, 1)}),
           "channels_normed": channels("jamba", ("dt", "b", "c")),
           "channels_half": channels("jamba", ("dt", "c")), # one norm is missing
