@@ -81,7 +81,8 @@ struct linear_case {
     struct gguf_tensor w;
     uint32_t k, n, rows;
     uint8_t *panels;
-    float *x, *bias; /* [rows, k], [n] */
+    float *x, *bias;    /* [rows, k], [n] */
+    const float *scale; /* or NULL */
 };
 
 /* All columns for rows first .. first + n_rows - 1, packed by themselves, onto out [rows, n]; but
@@ -114,6 +115,7 @@ static void run_linear_from(const struct linear_case *c,
                                  .tuning = (enum cpu_tuning)(n_jobs++ % N_TUNED),
                                  .out = out + (size_t)first * c->n,
                                  .out_stride = c->n,
+                                 .scale = c->scale,
                                  .bias = c->bias,
                                  .add = add};
     c->kernels->linear[c->format](&j);
@@ -383,17 +385,20 @@ static void check_among(
 
 /* Numbers of rows up to more than most kernels take before they widen weights, beside numbers of
  * panels that leave some over, whichever are taken at a time: a row's bits are those that it has
- * alone. */
+ * alone. Few rows, which take as many panels as a processor is tuned for, by every tuning, at the
+ * beginning and behind others. */
 static void any_rows_and_panels_are_exact(void **s)
 {
     (void)s;
-    enum { MOST_ROWS = 40, MOST_PANELS = 9, SKIP = ACT_TILE };
+    enum { MOST_ROWS = 40, MOST_PANELS = 9, SKIP = ACT_TILE, EACH_TUNING = 4 /* rows */ };
+    static const float scale = 0.7f;
     for (size_t i = 0; i < COUNT(isas) * COUNT(types); i++) {
         const size_t isa = i / COUNT(types), type = i % COUNT(types);
         const uint32_t unit = gguf_type_info(types[type])->block_values;
         struct linear_case c = {.kernels = cpu_kernels_select(isas[isa]),
                                 .rows = MOST_ROWS + SKIP,
                                 .n = MOST_PANELS * PANEL_COLS,
+                                .scale = &scale,
                                 .k = unit == 1    ? 33
                                      : unit < 256 ? 19 * unit /* beyond what a part of K holds */
                                                   : 2 * unit};
@@ -415,7 +420,10 @@ static void any_rows_and_panels_are_exact(void **s)
                 continue;
             const uint32_t panels = 1 + (uint32_t)(rows + rows / 3 + i) % MOST_PANELS;
             const uint32_t n = panels * PANEL_COLS - rnd() % PANEL_COLS;
-            check_among(&c, rnd() % 3 ? 0 : SKIP, rows, n, all);
+            for (uint32_t at = 0; rows <= EACH_TUNING && at < 2 * N_TUNED; at++)
+                check_among(&c, at < N_TUNED ? 0 : SKIP, rows, n, all);
+            if (rows > EACH_TUNING)
+                check_among(&c, rnd() % 3 ? 0 : SKIP, rows, n, all);
         }
         free((void *)(uintptr_t)c.w.data);
         free(c.panels);

@@ -93,6 +93,7 @@ static void run_once(struct cpu_backend *b, uint32_t n_rows)
     b->batch = &batch;
     b->n_items = n_items;
     b->n_runs_begun++;
+    atomic_store(&b->n_rows, n_rows);
     for (uint32_t i = 0; i < b->n_phases; i++) {
         n_items[i] = cpu_divide_panels(b, &b->phases[i], n_rows);
         assert_in_range(n_items[i], 1, pool_size(b->pool));
@@ -106,8 +107,8 @@ static void run_once(struct cpu_backend *b, uint32_t n_rows)
     }
 }
 
-/* Any shapes, rows and workers, also one that comes late to every phase; and while the tags of
- * shares begin anew. */
+/* Any shapes, rows and workers, also one that comes late to every phase, of panels side by side and
+ * one after the other; and while the tags of shares begin anew. */
 static void every_panel_once(void **state)
 {
     (void)state;
@@ -115,7 +116,7 @@ static void every_panel_once(void **state)
     print_message("seed %u\n", seed);
     srand(seed);
     for (uint32_t i = 0; i < N_CASES * MAX_WORKERS; i++) {
-        struct cpu_kernels kernels = {.linear = {count_panels}};
+        struct cpu_kernels kernels = {.linear = {count_panels}, .one_panel = {(uint8_t)(i % 5)}};
         struct phase phases[MAX_PHASES];
         struct matrix matrices[MAX_PHASES * MAX_MATRICES];
         struct cpu_share shares[MAX_WORKERS] = {0};
