@@ -287,8 +287,8 @@ struct selective_job {
  * revision computed it. */
 #define CPU_KERNELS_REVISION "r8"
 
-/* From the beginning on; the same, past the other caches, as a lone row meets weights; from four
- * places, as few rows do. What is fastest depends on the processor. */
+/* From the beginning on; the same, past the other caches, as up to four rows meet weights on Zen 5;
+ * from four places, as few rows do elsewhere. What is fastest depends on the processor. */
 enum read_way { READ_ON, READ_PAST, READ_FOUR, N_READ_WAYS };
 
 struct cpu_kernels {

@@ -18,8 +18,8 @@ enum err cpu_limits_measure(uint32_t n_threads,
 struct cpu_kernels;
 struct pool;
 
-/* Bytes a second that the pool's workers read from memory of n bytes (all, at most 1 GiB), from one
- * place each or from four, whichever is faster; 0 for less than 256 MiB. Between walks. */
+/* Bytes a second that the pool's workers read from memory of n bytes (all, at most 1 GiB), in the
+ * fastest way (enum read_way); 0 for less than 256 MiB. Between walks. */
 double cpu_read_rate(struct pool *pool,
                      const struct cpu_kernels *kernels,
                      const uint8_t *memory,
