@@ -103,15 +103,20 @@ enum { CPU_FORMATS(PART_BYTES) };
  * would wait behind the arithmetic that waits for memory. The layouts of all formats without heads
  * repeat themselves after TURN_OF groups or fewer. */
 #define SINGLE (P == 1)
-#define MET_ONCE (SINGLE && (M > 1 || T == 1)) /* else other rows meet the panel after this one */
+#define MET_ONCE (SINGLE && (M > 1 || T == 1)) /* else other rows may meet the panel, too */
 #define AS_BYTES(name) (PART_BYTES_##name >= TILE_K * PANEL_COLS) /* a byte each, or more */
 #define TURN_OF(name) (AS_BYTES(name) ? 2 : 4)
 #define TURN_AT(name, i)                                                                           \
     (panels + (size_t)((i) / TURN_OF(name)) * (PART_BYTES_##name * TURN_OF(name) / (TILE_K / 32)))
+#define CHECK_TURN(NAME, name, ...)                                                                \
+    _Static_assert(TILE_K / 32 % TURN_OF(name) == 0 &&                                             \
+                       PART_BYTES_##name * TURN_OF(name) % (TILE_K / 32) == 0,                     \
+                   "turns begin at whole bytes");
+CPU_FORMATS(CHECK_TURN)
 enum { SINGLE_AHEAD = 7168 /* bytes of weights */, ACTS_AHEAD = 8 /* groups of activations */ };
 
-/* Of n groups from `first` on: the weights of a long panel have driven out of the nearest cache
- * what the next one meets again. */
+/* The first row's, and as much of the others' as lies in the same lines, n groups of them: the
+ * weights of a long panel have driven out of the nearest cache what the next one meets again. */
 #define ASK_ACTS(first, n)                                                                         \
     for (int line_ = 0; SINGLE && line_ < (n) / 2; line_++)                                        \
         __builtin_prefetch(q + ((size_t)(first) + ACTS_AHEAD) * 32 + line_ * 64);                  \
@@ -353,7 +358,8 @@ enum { NEAR_PANELS = 4, NEAR_BYTES = 512 * 1024 };
         one_##m##_##name(j, p, j->first_row);                                                      \
         break;
 
-/* Panels that are left over meet one row after the other. */
+/* Panels that are left over meet one row after the other; all of a row alone, where few rows meet
+ * one panel after the other. */
 #define DEFINE_LEFT_OVER(attribute, name)                                                          \
     DEFINE_ONE(attribute, name, 1)                                                                 \
     attribute NOT_INLINE static void left_over_##name(                                             \

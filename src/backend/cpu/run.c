@@ -46,7 +46,8 @@ static void run_rows(struct cpu_backend *b, const struct phase *p, uint32_t item
 /* As run_rows, over places; those that only fill up a tile are left out. */
 static void run_places(struct cpu_backend *b, const struct phase *p, uint32_t item)
 {
-    const uint32_t first = item * p->chunk, n_rows = cpu_phase_rows(b, p);
+    const uint32_t n_rows = cpu_phase_rows(b, p);
+    const uint32_t first = first_row_of(p, item, experts_max_places(&b->model->hp, n_rows));
     for (uint32_t place = first; place < first + p->chunk && place < b->n_places; place++) {
         const uint32_t row = b->place_row[place];
         for (uint32_t i = 0; row != NO_ROW && i < p->n; i++) {
