@@ -177,6 +177,7 @@ enum {
     PLACES_PACK,
     MIX_ADD,
     MIX_ALL,
+    GATED_BY_SUM,
     N_CHAINS
 };
 struct draw {
@@ -197,6 +198,23 @@ static draw draw_chain(int chain)
     d.gated = random_below(2);
     d.scale = random_below(2) ? 1.0f : 0.22f;
     return d;
+}
+
+/* The one value becomes a sum, gates a row, and becomes another. */
+static std::vector<cuda_stage> gated_by_sum(const trial &t, const draw &d, int which)
+{
+    std::vector<cuda_stage> s;
+    s.push_back(add(t, which, H, ONE_VALUE, false, -1.0f));
+    s.back().add.n = 1;
+    s.push_back(add(t, which, X, OUT, false, d.scale));
+    s.push_back(add(t, which, OUT, X, true, 1.0f));
+    if (d.gated) {
+        s.push_back(unary(t, which, UNARY_SOFTPLUS, false));
+        s.back().unary.buf = t.buf(which, ONE_VALUE);
+        s.back().unary.n = 1;
+    }
+    s.push_back(norm(t, which, X, H, d.layer, d.w, 0));
+    return s;
 }
 
 static std::vector<cuda_stage> chain(const trial &t, const draw &d, int which, int *packs)
@@ -228,6 +246,9 @@ static std::vector<cuda_stage> chain(const trial &t, const draw &d, int which, i
         s.push_back(mix(t, which));
         s.push_back(add(t, which, OUT, X, false, d.scale));
         *packs = d.layer ? X : N_BUFS; /* a router may read the stream itself */
+        break;
+    case GATED_BY_SUM:
+        s = gated_by_sum(t, d, which);
         break;
     default: /* MIX_ALL: a shared expert beside them, norms before and after */
         s.push_back(mix(t, which));

@@ -8,10 +8,11 @@
  * Between two decode steps most launches are of a few rows, and take their own time rather than
  * their bytes'. A row by itself depends on no other, so one block takes it through all that is done
  * to it before the next product: three launches of 2 to 3 us become one. Each thread has the same
- * values of the row in all stages (rows.cuh), so nobody waits for anybody but in sums, and a stage
- * takes what the one before it put from registers; each buffer holds afterwards what it would have
- * held, too. Rows so wide that a thread has more than 4 fours (16384 values by 1024 threads) go
- * through memory. The weight of the first norm is read before the kernel before has ended.
+ * values of the row in all stages (rows.cuh), so nobody waits for anybody but in sums and where the
+ * one value that gates a row is a stage's, too, and a stage takes what the one before it put from
+ * registers; each buffer holds afterwards what it would have held, too. Rows so wide that a thread
+ * has more than 4 fours (16384 values by 1024 threads) go through memory. The weight of the first
+ * norm is read before the kernel before has ended.
  *
  * Bits: a stage is the text of its launch (rows.cuh, experts.cuh, linear_act.cuh). Sums have as
  * many threads as by themselves, which sum_threads makes of their values alone; maps and packing
@@ -31,6 +32,7 @@ static constexpr uint32_t MOST_THREADS = 1024;
 struct stages_args {
     struct cuda_stage of[CUDA_MOST_STAGES];
     uint32_t n;
+    uint32_t meets; /* bit i: the block meets before stage i */
     struct cuda_experts experts;
     const uint32_t *n_rows;    /* how many rows, or places */
     const uint32_t *place_row; /* NULL, or the row of each place, UINT32_MAX: none */
@@ -149,8 +151,11 @@ static __global__ void __launch_bounds__(MOST_THREADS)
     const uint32_t padded = (n_rows + CUDA_ACT_ROWS - 1) / CUDA_ACT_ROWS * CUDA_ACT_ROWS;
     if (row >= (a.act ? padded : n_rows))
         return;
-    for (uint32_t i = 0; i < a.n && row < n_rows; i++)
+    for (uint32_t i = 0; i < a.n && row < n_rows; i++) {
+        if (a.meets >> i & 1)
+            __syncthreads();
         stage_row(r, step, rows, a, a.of[i], row, sums);
+    }
     if (!a.act)
         return;
     const bool has_row = row < n_rows && !(a.place_row && a.place_row[row] == UINT32_MAX);
@@ -186,6 +191,24 @@ static struct cuda_buf output_of(const struct cuda_stage *s, uint32_t *n)
     }
     *n = s->unary.n;
     return s->unary.buf;
+}
+
+/* The value by which a stage gates all of a row; one thread has it in other stages. */
+static const float *gate_of(const struct cuda_stage *s)
+{
+    return s->kind == CUDA_STAGE_ADD ? s->add.gate.p : NULL;
+}
+
+/* Does stage i read what another thread put, or put what others read, in a stage before? */
+static bool meets_before(const struct cuda_stages *s, uint32_t i)
+{
+    uint32_t n;
+    const float *gate = gate_of(&s->of[i]), *out = output_of(&s->of[i], &n).p;
+    for (uint32_t j = 0; j < i; j++) {
+        if (output_of(&s->of[j], &n).p == gate || gate_of(&s->of[j]) == out)
+            return true;
+    }
+    return false;
 }
 
 /* As many as the norms want, or else as the widest map can use; and how many fours of the widest
@@ -231,8 +254,10 @@ extern "C" void cuda_rows_stages(const struct cuda_at *at, const struct cuda_sta
                                                           : false;
     uint32_t rows = places ? linear_place_bound(at, s->experts) : cuda_rows_bound(at);
     stages_args a = {};
-    for (a.n = 0; a.n < s->n; a.n++)
+    for (a.n = 0; a.n < s->n; a.n++) {
         a.of[a.n] = s->of[a.n];
+        a.meets |= static_cast<uint32_t>(meets_before(s, a.n)) << a.n;
+    }
     if (s->experts)
         a.experts = *s->experts;
     a.n_rows = places ? a.experts.first + a.experts.n_expert : linear_row_count(at);
