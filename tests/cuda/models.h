@@ -19,9 +19,9 @@ static const char *const checked[] = {
     "families/laguna",        "families/step35",         "families/mimo2",
     "families/dbrx",          "recurrent/lfm2",          "recurrent/qwen35",
     "recurrent/mamba2",       "recurrent/nemotron_h",    "recurrent/jamba",
-    "recurrent/rwkv7-small",  "recurrent/minimax-01",    "quantised/llama.Q8_0",
-    "quantised/llama.Q4_1",   "quantised/llama.Q3_K_M",  "quantised/llama.Q4_K_M",
-    "quantised/llama.BF16",   "grids/llama.IQ2_M"};
+    "recurrent/rwkv7-small",  "recurrent/minimax-01",    "recurrent/kimi-k3",
+    "quantised/llama.Q8_0",   "quantised/llama.Q4_1",    "quantised/llama.Q3_K_M",
+    "quantised/llama.Q4_K_M", "quantised/llama.BF16",    "grids/llama.IQ2_M"};
 static inline bool is_left_out(const char *name)
 {
     for (size_t i = 0; i < COUNT(checked); i++) {

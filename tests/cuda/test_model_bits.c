@@ -91,6 +91,7 @@ static void bits_do_not_depend_on_company(void **state)
     check_invariance("recurrent/falcon-h1.f32", KV_F16, 60);
     check_invariance("recurrent/nemotron_h_moe.f32", KV_F16, 60);
     check_invariance("recurrent/kimi-linear.f32", KV_F16, 60);
+    check_invariance("recurrent/kimi-k3.f32", KV_F16, 60);
     check_invariance("recurrent/bailingmoe3.f32", KV_F16, 30);
     check_invariance("recurrent/nemotron_h_moe-puzzle.f32", KV_F16, 30);
 }

@@ -199,20 +199,6 @@ static void heads_of_other_sizes_are_refused(void **state)
     model_destroy(m);
 }
 
-static void gates_without_a_kernel_are_refused(void **state)
-{
-    (void)state;
-    struct model *m = load_golden("recurrent/kimi-k3.f32");
-    struct backend_config cfg = small_config();
-    struct backend *b;
-    struct err_info e = {0};
-    assert_int_equal(cuda_backend_create(m, &cfg, &b, &e), ERR_UNSUPPORTED);
-    assert_null(b);
-    assert_non_null(strstr(e.text, "kimi-k3"));
-    assert_null(strchr(e.text, '\n'));
-    model_destroy(m);
-}
-
 /* Of a part of the device that is named: what is free of a real one changes from call to call. */
 static void check_left(const char *name)
 {
@@ -358,7 +344,6 @@ int main(void)
         cmocka_unit_test(fewer_graphs_are_enough),
         cmocka_unit_test(what_does_not_fit_is_refused),
         cmocka_unit_test(heads_of_other_sizes_are_refused),
-        cmocka_unit_test(gates_without_a_kernel_are_refused),
         cmocka_unit_test(what_is_left_can_be_had),
         cmocka_unit_test(states_are_asked_for),
         cmocka_unit_test(all_kernels_are_launched_at_start),

@@ -32,6 +32,7 @@ static const char *const models[] = {"architectures/llama.f32",
                                      "families/apertus.f32",
                                      "recurrent/qwen35.f32",
                                      "recurrent/nemotron_h_moe.f32",
+                                     "recurrent/kimi-k3.f32",
                                      "quantised/llama.Q4_K_M",
                                      "quantised/llama.BF16"};
 

@@ -5,14 +5,16 @@
 #include "model/model.h"
 
 static_assert(GATE_SILU == 0 && GATE_GELU == 1 && GATE_CLAMPED == 2 && GATE_SIGMOID == 3 &&
-                  GATE_PLAIN == 4 && GATE_SILU_CAPPED == 5 && GATE_SILU_BOUNDED == 6 && UNARY_RELU == 4 &&
-                  UNARY_SIGMOID == 5 && UNARY_SOFTPLUS == 6 && UNARY_EXP == 7 && UNARY_XIELU == 8,
+                  GATE_PLAIN == 4 && GATE_SILU_CAPPED == 5 && GATE_SILU_BOUNDED == 6 &&
+                  GATE_SITU == 7 && UNARY_RELU == 4 && UNARY_SIGMOID == 5 && UNARY_SOFTPLUS == 6 &&
+                  UNARY_EXP == 7 && UNARY_XIELU == 8,
               "as rows.cu numbers them");
 
 enum { ROWS = 5, MORE = 3 };
 static const uint32_t widths[] = {1, 3, 31, 64, 100, 127, 130, 257, 1000, 1024, 2050, 5000};
 #define BEYOND 12345.5f
 #define GATE_CAP 1.5f
+#define GATE_SCALE 2.5f
 
 /* A buffer of ROWS and MORE rows, those beyond filled with what must stay. */
 struct rows_buf {
@@ -349,8 +351,11 @@ static void test_tables(void **state)
     }
 }
 
-static double ref_gate(int kind, double g, double u)
+static double ref_gate(int kind, double g, double u, double cap)
 {
+    if (kind == GATE_SITU)
+        return GATE_SCALE * tanh(g / GATE_SCALE) / (1 + exp(-g)) *
+               (cap > 0 ? cap * tanh(u / cap) : u);
     if (kind == GATE_SILU)
         return g / (1 + exp(-g)) * u;
     if (kind == GATE_GELU)
@@ -360,9 +365,9 @@ static double ref_gate(int kind, double g, double u)
     if (kind == GATE_PLAIN)
         return g * u;
     if (kind == GATE_SILU_CAPPED)
-        return fmin(g / (1 + exp(-g)), GATE_CAP) * fmax(-GATE_CAP, fmin(u, GATE_CAP));
+        return fmin(g / (1 + exp(-g)), cap) * fmax(-cap, fmin(u, cap));
     if (kind == GATE_SILU_BOUNDED)
-        return ref_gate(GATE_SILU, fmin(g, GATE_CAP), fmax(-GATE_CAP, fmin(u, GATE_CAP)));
+        return ref_gate(GATE_SILU, fmin(g, cap), fmax(-cap, fmin(u, cap)), cap);
     g = fmin(g, 7);
     u = fmax(-7, fmin(u, 7));
     return g / (1 + exp(-1.702 * g)) * (u + 1);
@@ -371,7 +376,9 @@ static double ref_gate(int kind, double g, double u)
 static void test_gated(void **state)
 {
     (void)state;
-    for (int kind = 0; kind <= GATE_SILU_BOUNDED; kind++) {
+    for (int kind = 0; kind <= GATE_SITU + 1; kind++) { /* the last: of no cap */
+        const int of = kind > GATE_SITU ? GATE_SITU : kind;
+        const float cap = kind > GATE_SITU ? 0.0f : GATE_CAP;
         for (uint32_t n : widths) {
             for (int places = 0; places < 3; places++) {         /* 2: weighed before */
                 step_on_device *s = new_step(places ? 2 : ROWS); /* places say how many */
@@ -382,11 +389,13 @@ static void test_gated(void **state)
                 std::vector<double> want(ROWS * n);
                 for (uint32_t i = 0; i < ROWS * n; i++) {
                     const double w = places == 2 ? weights[i / n] : 1;
-                    want[i] = ref_gate(kind, in.row(i / n)[i % n] * w, in2.row(i / n)[i % n] * w);
+                    want[i] =
+                        ref_gate(of, in.row(i / n)[i % n] * w, in2.row(i / n)[i % n] * w, cap);
                 }
                 cuda_at at = s->at(CUDA_ROWS_ALL, MORE);
-                const struct cuda_gated op = {kind,
-                                              GATE_CAP,
+                const struct cuda_gated op = {of,
+                                              GATE_SCALE,
+                                              cap,
                                               in.buf(),
                                               in2.buf(),
                                               out.buf(),

@@ -141,6 +141,7 @@ static cuda_stage gate(const trial &t, int which, int kind, bool places)
 {
     cuda_stage s = stage(CUDA_STAGE_GATED);
     s.gated = {kind,
+               2.5f,
                1.5f,
                t.buf(which, GATE),
                t.buf(which, UP),
@@ -190,7 +191,7 @@ static draw draw_chain(int chain)
 {
     draw d;
     d.chain = chain;
-    d.kind = (int)random_below(6); /* as enum gate_kind and enum unary_kind */
+    d.kind = (int)random_below(GATE_SITU + 1); /* as enum gate_kind and enum unary_kind */
     d.unary = 1 + (int)random_below(7);
     d.w = (int)random_below(3);
     d.gather = (int)random_below(2);
@@ -402,7 +403,7 @@ static void stages_are_their_launches(void **state)
 static void gates_of_all_kinds(void **state)
 {
     (void)state;
-    for (int kind = 0; kind <= GATE_SILU_BOUNDED; kind++) {
+    for (int kind = 0; kind <= GATE_SITU; kind++) {
         for (unsigned forms = 1; forms < 8; forms *= 2) {
             for (int c = GATE_PACK; c <= PLACES_PACK; c++) {
                 draw d = draw_chain(c);

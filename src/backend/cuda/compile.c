@@ -394,19 +394,13 @@ static void choose_buffers(struct cuda_backend *b)
         b->lent[i] = i != BUF_LOGITS && b->model->buf_width[i] > 0;
 }
 
-/* What no kernel here computes: heads that attention has none for, and Kimi K3's gate. */
+/* Heads that attention has no kernel for. */
 static enum err check_kernels(const struct model *m, struct err_info *e)
 {
     const uint32_t latent = m->hp.latent;
     const uint32_t most = latent ? CUDA_ATTN_MOST_KEY : CUDA_ATTN_MOST_DIM;
     for (uint32_t i = 0; i < m->n_ops; i++) {
         const uint32_t dim = m->ops[i].head_dim;
-        if (m->ops[i].kind == OP_GATED && m->ops[i].gate == GATE_SITU)
-            return err_set(e,
-                           ERR_UNSUPPORTED,
-                           "models of %s, which the CUDA backend does not compute; the CPU does "
-                           "(--device cpu)",
-                           m->arch);
         if (m->ops[i].kind == OP_ATTENTION &&
             (dim % 8 != 0 || dim > most || latent > CUDA_ATTN_MOST_DIM))
             return err_set(e,

@@ -134,6 +134,7 @@ static struct cuda_gated gated_of(const struct cuda_backend *b, const struct lau
     const struct cuda_buf in2 = b->bufs[l->op->in2];
     return (struct cuda_gated){
         .kind = (int)l->op->gate,
+        .scale = l->scale,
         .cap = l->cap,
         .in = b->bufs[l->in],
         .in2 = {in2.p + l->op->in2_first, in2.stride},

@@ -325,8 +325,7 @@ struct cap_value : in_place {
     float scale, cap;
     __device__ __forceinline__ float of(float x, float, float) const
     {
-        x *= scale;
-        return cap > 0.0f ? cap * tanhf(x / cap) : x;
+        return tanh_capped(x * scale, cap);
     }
 };
 } // namespace

@@ -10,7 +10,7 @@
 #include "backend/cuda/device.cuh"
 
 /* As enum gate_kind (model.h). */
-enum { SILU, GELU, CLAMPED, SIGMOID, PLAIN, SILU_CAPPED, SILU_BOUNDED };
+enum { SILU, GELU, CLAMPED, SIGMOID, PLAIN, SILU_CAPPED, SILU_BOUNDED, SITU };
 enum {
     UNARY_NONE,
     UNARY_GELU,
@@ -294,6 +294,12 @@ __device__ __forceinline__ float gelu_tanh(float g)
     return g / one_and_exp(fmaf(g * g * g, 0.044715f, g) * -1.5957691216057308f);
 }
 
+/* cap tanh(x / cap); cap 0: x. */
+__device__ __forceinline__ float tanh_capped(float x, float cap)
+{
+    return cap > 0.0f ? cap * tanhf(x / cap) : x;
+}
+
 struct gate_values {
     enum { two = 1, adds = 0 };
     struct cuda_gated g;
@@ -330,6 +336,8 @@ struct gate_values {
             x = x > g.cap ? g.cap : x;
             return x / one_and_exp(-x) * bounded(u, g.cap);
         }
+        if (g.kind == SITU)
+            return tanh_capped(x, g.scale) * (tanh_capped(u, g.cap) / one_and_exp(-x));
         x = x > 7.0f ? 7.0f : x;
         u = bounded(u, 7.0f);
         return x / one_and_exp(x * -1.702f) * (u + 1.0f);

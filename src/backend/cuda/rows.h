@@ -84,7 +84,7 @@ void cuda_add_type(
  * is NULL. */
 struct cuda_gated {
     int kind;
-    float cap; /* of the kind that has one */
+    float scale, cap; /* of kinds that have them */
     struct cuda_buf in, in2, out;
     uint32_t n;
     const uint32_t *n_places;
