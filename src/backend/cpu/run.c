@@ -201,14 +201,11 @@ static void run_item(void *ctx, uint32_t phase, uint32_t item, uint32_t worker)
 /* In whole tiles, or row by row where there would be too few for all to end together. */
 static uint32_t divide_rows(struct phase *p, uint32_t n_rows, uint32_t n_workers)
 {
-    const uint32_t n_tiles = (n_rows + ACT_TILE - 1) / ACT_TILE;
     const uint32_t tiles = n_rows / (n_workers * 4 * ACT_TILE);
-    if (n_rows >= 4 * ACT_TILE * n_workers) {
-        p->chunk = ACT_TILE * tiles;
+    p->chunk = tiles ? tiles * ACT_TILE : 1;
+    if (tiles)
         return (n_rows + p->chunk - 1) / p->chunk;
-    }
-    p->chunk = 1;
-    return n_rows < ACT_TILE ? n_rows : n_tiles * ACT_TILE;
+    return n_rows < ACT_TILE ? n_rows : (n_rows + ACT_TILE - 1) / ACT_TILE * ACT_TILE;
 }
 
 /* How this batch divides a phase: sets its chunk, returns its number of items. */
