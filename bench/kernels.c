@@ -192,7 +192,7 @@ static void bench_linear_rows(struct bench *b,
         x[i] = rnd_float();
     const unsigned kinds = cpu_act_kinds(b->k, format, rows);
     for (uint32_t r = 0; r < rows; r++)
-        b->k->pack(x + (size_t)r * k, &a, r, kinds, lanes);
+        b->k->pack(x + (size_t)r * k, &a, r, 0, k, kinds, lanes);
     const size_t bytes = panel_bytes(format, k);
     l.n_panels =
         stream ? (uint32_t)(STREAM_BYTES / bytes / CACHED_PANELS * CACHED_PANELS) : CACHED_PANELS;
@@ -405,7 +405,7 @@ static void run_cap(void *ctx)
 static void run_pack(void *ctx)
 {
     struct rows *r = ctx;
-    r->kernels->pack(r->x, &r->act, 0, ACT_INT8 | ACT_BLOCKS, ACT_TILE);
+    r->kernels->pack(r->x, &r->act, 0, 0, r->act.k, ACT_INT8 | ACT_BLOCKS, ACT_TILE);
 }
 
 static void run_exp(void *ctx)

@@ -396,7 +396,7 @@ static void run_cpu(const struct linear_case *c, float *out)
     a.by128 = a.by32; /* one of them is packed */
     const unsigned kinds = cpu_act_kinds(kernels, format, c->rows);
     for (uint32_t r = 0; r < c->rows; r++)
-        kernels->pack(c->x + (size_t)r * c->k, &a, r, kinds, ACT_TILE);
+        kernels->pack(c->x + (size_t)r * c->k, &a, r, 0, c->k, kinds, ACT_TILE);
     const struct linear_job job = {.panels = panels,
                                    .panel_bytes = bytes,
                                    .n_panels = n_panels,

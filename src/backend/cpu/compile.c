@@ -339,6 +339,7 @@ static void compile_attention(struct compiler *c, const struct op *op)
     p->layer = op->layer;
     p->n_head = op->n_head;
     p->n_head_kv = op->n_head_kv;
+    p->n_channels = op->n_out;
     p->scale = op->scale;
     p->cap = op->cap;
     p->window = op->window;
@@ -598,5 +599,7 @@ enum err cpu_compile(struct cpu_backend *b, struct err_info *e)
         if (!err && c.op == last_storing)
             compile_keep(&c);
     }
+    if (!err)
+        cpu_find_parts(b);
     return err;
 }

@@ -5,10 +5,12 @@
  * A phase is work whose items are independent; the next begins when all are done (threads.h). The
  * kinds:
  *
- *     ROWS        item: some rows      a list of steps (steps.c), each row through all of them
+ *     ROWS        item: some rows      a list of steps (steps.c), each row through all of them;
+ *                 or where rows are few, if it can be (parts.c), a part of one
  *     LINEAR      item: some panels x a block of rows, over all matrices that read one input
  *     ATTENTION   item: one KV head x a tile of rows of one sequence; where those are few and
- *                 contexts long, x a range of positions, and who ends the last range folds them
+ *                 contexts long, x a range of positions, and who ends the last range folds them.
+ *                 What is done to those rows and heads alone before and after it is done there, too
  *
  *     SORT        one item: rows sorted by the experts that they were given to (experts.h)
  *     EXPERTS     item: some panels of one of the experts that are wanted, over all of its rows
@@ -19,8 +21,8 @@
  *                 front. Behind the last op that stores K, V or a state all others are done with:
  *                 a prompt needs its last
  *
- * so a layer is seven phases: [norm, pack] [q k v] [rope, store] [attention] [pack] [output + add]
- * [norm, pack] [gate, up] [gated, pack] [down + add], ten with the packs between. */
+ * so a layer is [norm, pack] [q k v] [rope, store] [attention, pack] [output + add] [norm, pack]
+ * [gate, up] [gated, pack] [down + add]: nine phases, and eight where attention rotates. */
 #ifndef WEIR_BACKEND_CPU_CPU_H
 #define WEIR_BACKEND_CPU_CPU_H
 
@@ -123,6 +125,11 @@ enum phase_kind {
     PHASE_KEEP,
 };
 
+/* Units first .. end - 1 of those that a row is divided into: as large a part of each buffer. */
+struct row_part {
+    uint32_t first, end, of;
+};
+
 /* The rows that a phase is over: all, those that are kept, or those whose logits, or hidden states,
  * are wanted. */
 enum phase_rows { ROWS_ALL, ROWS_KEPT, ROWS_LOGITS, ROWS_HIDDEN };
@@ -136,6 +143,10 @@ struct phase {
     uint32_t first, n;  /* into steps or matrices */
     uint32_t n_panels;  /* LINEAR: of all its matrices; EXPERTS: of all of one expert */
     uint32_t chunk;     /* rows, or panels, an item holds; set for each batch */
+    uint32_t units;     /* ROWS: that a row may be divided into, or 1 (parts.c); */
+    uint32_t least;     /* of them a part has at least, to be worth handing out; */
+    bool by_heads;      /* those are heads, else columns; */
+    uint32_t n_parts;   /* in how many parts it is, an item each; set for each batch */
     size_t panel_bytes; /* LINEAR: of the largest */
     uint64_t keeps;     /* KEEP: the buffers that are read later, a bit each */
     uint32_t n_used;    /* SORT: experts of a row */
@@ -146,7 +157,10 @@ struct phase {
     uint32_t window;
     enum window_kind window_kind;
     const float *sinks, *slopes;        /* [n_head] or NULL */
-    uint32_t first_channel, n_channels; /* CONV; RECUR has n_channels, too, where it goes by them */
+    bool may_rotate, packs;             /* it can do the phase before it; it does the one behind, */
+    bool rotates;                       /* and for this batch the one before (parts.c) */
+    uint32_t first_channel, n_channels; /* CONV; RECUR has n_channels, too, where it goes by them,
+                                         * and ATTENTION: values of a row that it makes */
     /* CONV: [conv_width][n_channels], [n_channels] or NULL; RECUR: [n_head] or NULL; of
      * channels as in struct selective_job, and [n_head] */
     const float *w, *bias;
@@ -179,6 +193,7 @@ struct attn_tiles {
     struct attn_tile *tiles; /* [max_rows] */
     uint32_t n_tiles;
     uint32_t n_ranges; /* that an item is split into; 1: not */
+    bool whole;        /* each tile holds all rows of its sequence */
 };
 
 /* What a worker has left to take of the phase of matrices at hand, in a cache line of its own
@@ -252,6 +267,10 @@ struct cpu_backend {
 /* Fill phases, steps and matrices (without memory for their panels) from the model's plan; copy
  * norms and biases. Errors: ERR_UNSUPPORTED, ERR_NOMEM. */
 enum err cpu_compile(struct cpu_backend *b, struct err_info *e) WEIR_MUST_USE;
+
+/* Which phases can be done in parts, and which attention does: units, may_rotate and packs of all
+ * phases, once they are compiled. */
+void cpu_find_parts(struct cpu_backend *b);
 
 /* Where the activations of a head are, each packed as rows of a.k by themselves. */
 struct act cpu_act_of_head(const struct cpu_backend *b, struct act a, uint32_t head);

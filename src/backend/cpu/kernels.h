@@ -319,8 +319,16 @@ struct cpu_kernels {
     /* Turns n dims (even), those of a pair by the same angle: [n] cosines, then [n] sines, negative
      * for the first of a pair. */
     void (*rotate)(float *x, const float *angles, uint32_t n, enum rope_kind kind);
-    /* Row `row` of a from x, for tiles of `lanes` rows; kinds: cpu_act_kinds of all who read it. */
-    void (*pack)(const float *x, struct act *a, uint32_t row, unsigned kinds, uint32_t lanes);
+    /* Values first .. end - 1 of row `row` of a from those of x, for tiles of `lanes` rows; kinds:
+     * cpu_act_kinds of all who read it. Multiples of SUPER_K, or the row's end: then parts of a row
+     * are what the whole would be, and may be packed by different threads. */
+    void (*pack)(const float *x,
+                 struct act *a,
+                 uint32_t row,
+                 uint32_t first,
+                 uint32_t end,
+                 unsigned kinds,
+                 uint32_t lanes);
     /* Store the K and V of one position of one head; head points at its K in the block. With a
      * latent v is not read. */
     void (*kv_store)(

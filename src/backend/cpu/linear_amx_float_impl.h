@@ -46,13 +46,14 @@ struct amx_float_part {
 };
 _Static_assert(sizeof(struct amx_float_part) <= LINEAR_SCRATCH_BYTES, "a job's scratch holds it");
 
-/* hi and lo of a row; those of one beyond the bf16 leave the rest to lo, so that all stay finite.
+/* hi and lo of values first .. end - 1 of a row; those of one beyond the bf16 leave the rest to lo,
+ * so that all stay finite.
  */
-AMX static void pack_two(const float *x, uint32_t k, uint16_t *to)
+AMX static void pack_two(const float *x, uint32_t first, uint32_t end, uint16_t *to)
 {
     const vf most = vf_set1(0x1.fep127f), least = vf_set1(-0x1.fep127f);
-    for (uint32_t i = 0; i < k; i += 16) {
-        const uint32_t n = k - i < 16 ? k - i : 16;
+    for (uint32_t i = first; i < end; i += 16) {
+        const uint32_t n = end - i < 16 ? end - i : 16;
         const vf a = vf_load_n(x + i, n);
         /* a bound comes first: what is no number stays none */
         const __m256i hi = (__m256i)_mm512_cvtneps_pbh(vf_max(least, vf_min(most, a)));
@@ -60,7 +61,7 @@ AMX static void pack_two(const float *x, uint32_t k, uint16_t *to)
         uint16_t *at = to + (size_t)i / 32 * TWO + i % 32;
         _mm256_storeu_si256((__m256i *)at, hi);
         _mm256_storeu_si256((__m256i *)(at + 32), (__m256i)_mm512_cvtneps_pbh(rest));
-        if (i % 32 == 0 && k - i <= 16) { /* nothing follows in these 32 of K */
+        if (i % 32 == 0 && end - i <= 16) { /* nothing follows in these 32 of K */
             _mm256_storeu_si256((__m256i *)(at + 16), _mm256_setzero_si256());
             _mm256_storeu_si256((__m256i *)(at + 48), _mm256_setzero_si256());
         }

@@ -37,11 +37,11 @@ struct amx_q8_part {
 _Static_assert(sizeof(struct amx_q8_part) <= LINEAR_SCRATCH_BYTES, "a job's scratch holds it");
 
 /* Rounded to nearest; one beyond the bf16 becomes the largest, what is infinite stays so. */
-AMX static void pack_high(const float *x, uint32_t k, uint16_t *to)
+AMX static void pack_high(const float *x, uint32_t first, uint32_t end, uint16_t *to)
 {
     enum { INFINITE = 0x18 };
     const vf most = vf_set1(0x1.fep127f), least = vf_set1(-0x1.fep127f);
-    for (uint32_t i = 0; i < k; i += 16) {
+    for (uint32_t i = first; i < end; i += 16) {
         const vf a = vf_load(x + i);
         /* a bound comes first: what is no number stays none */
         const vf bounded = vf_max(least, vf_min(most, a));

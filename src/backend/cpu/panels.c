@@ -160,8 +160,9 @@ static void run_panels(const struct cpu_backend *b,
     }
 }
 
-/* A piece of a share, from its front or end: a quarter of what is left, in whole chunks. Its first
- * panel, and how many; none: 0. */
+/* A piece of a share, from its front or end: a quarter of what is left, in whole chunks; or where
+ * these are single panels, which taking takes time from, half of its own. Its first panel, and how
+ * many; none: 0. */
 static uint32_t take(struct cpu_backend *b,
                      const struct phase *p,
                      uint32_t n_panels,
@@ -169,7 +170,7 @@ static uint32_t take(struct cpu_backend *b,
                      bool front,
                      uint32_t *n)
 {
-    const uint32_t n_workers = pool_size(b->pool);
+    const uint32_t n_workers = pool_size(b->pool), parts = front && p->chunk == 1 ? 2 : 4;
     const uint64_t phase = b->n_runs_begun * b->n_phases + (uint64_t)(p - b->phases);
     const uint64_t tag = phase << 2 * PANEL_BITS;
     atomic_uint_least64_t *left = &b->shares[share].left;
@@ -180,7 +181,7 @@ static uint32_t take(struct cpu_backend *b,
             begin = share_begin(n_panels, share, n_workers);
             end = share_begin(n_panels, share + 1, n_workers);
         }
-        *n = (end - begin) / 4 / p->chunk * p->chunk;
+        *n = (end - begin) / parts / p->chunk * p->chunk;
         *n = *n ? *n : p->chunk < end - begin ? p->chunk : end - begin;
         if (front)
             begin += *n;

@@ -168,25 +168,29 @@ INLINE struct act_halves halves_of(float d, const int32_t sum[2])
 }
 
 #ifdef DOT_WORDS
-INLINE void pack_words(const int8_t *q, uint32_t k, int16_t *words)
+INLINE void pack_words(const int8_t *q, uint32_t first, uint32_t end, int16_t *words)
 {
-    for (uint32_t i = 0; i < k; i += 2 * VL)
+    for (uint32_t i = first; i < end; i += 2 * VL)
         vb_store(words + i, vb_words(q + i));
 }
 #endif
 
 /* The lines written here were last read by another core, and those of x last written there. So
- * those of 64 values are asked for so many values ahead, and of x half as many. */
+ * those of 64 values are asked for so many values ahead, and of x half as many; to write none that
+ * another core may be writing, behind the end. */
 #define PACK_AHEAD 512
 
 INLINE void pack_ask(const float *x,
                      const int8_t *q,
                      const struct act_block *b,
                      const struct act_halves *halves,
-                     uint32_t lanes)
+                     uint32_t lanes,
+                     uint32_t left)
 {
     for (int l = 0; l < 4; l++)
         __builtin_prefetch(x + PACK_AHEAD / 2 + l * 16);
+    if (left <= PACK_AHEAD)
+        return;
     __builtin_prefetch(q + PACK_AHEAD, 1);
     for (uint32_t g = PACK_AHEAD / 32; b && g < PACK_AHEAD / 32 + 2; g++) {
         __builtin_prefetch(b + (size_t)g * lanes, 1);
@@ -228,6 +232,8 @@ INLINE void pack_close(const struct act_int8 *to,
 INLINE void pack_again(const struct act_int8 *to,
                        uint32_t k,
                        uint32_t row,
+                       uint32_t first,
+                       uint32_t end,
                        struct act_block *b,
                        struct act_halves *halves,
                        uint32_t lanes,
@@ -236,16 +242,17 @@ INLINE void pack_again(const struct act_int8 *to,
 {
     const int8_t *q = to->q + row * act_q_stride(k);
     (void)q, (void)b, (void)halves, (void)lanes, (void)parts, (void)pairs;
+    (void)first, (void)end;
 #ifdef DOT_WORDS
     if (parts & ACT_WORDS)
-        pack_words(q, k, to->words + row * act_q_stride(k));
+        pack_words(q, first, end, to->words + row * act_q_stride(k));
 #endif
 #ifdef DOT_BYTES
-    for (uint32_t g = 0; b && pairs && g < k / 32; g += 2)
+    for (uint32_t g = first / 32; b && pairs && g < end / 32; g += 2)
         pairs_of_row(q + g * 32, &b[(size_t)g * lanes].pairs, &b[(size_t)(g + 1) * lanes].pairs);
 #endif
 #ifdef VN_PAIRS
-    for (uint32_t g = 0; b && g < k / 32; g++)
+    for (uint32_t g = first / 32; b && g < end / 32; g++)
         vn_pairs(q + g * 32, halves[(size_t)g * lanes].n32);
 #endif
 }
@@ -254,6 +261,8 @@ INLINE void pack_int8(const float *x,
                       uint32_t k,
                       const struct act_int8 *to,
                       uint32_t row,
+                      uint32_t first,
+                      uint32_t end,
                       uint32_t lanes,
                       unsigned parts,
                       const uint32_t per)
@@ -264,13 +273,14 @@ INLINE void pack_int8(const float *x,
     struct act_halves *halves = b ? to->halves + tile * plane + lane : NULL;
     const bool pairs = per == SUPER_K && parts & ACT_PAIRS;
     const float most = parts & ACT_PAIRS_31 ? PAIRS_MOST_31 : PAIRS_MOST;
-    for (uint32_t i = 0; i < k; i += per) {
+    for (uint32_t i = first; i < end; i += per) {
         for (uint32_t at = i; i % 64 == 0 && at < i + per; at += 64)
             pack_ask(x + at,
                      q + at,
                      b ? b + (size_t)(at / 32) * lanes : NULL,
                      b ? halves + (size_t)(at / 32) * lanes : NULL,
-                     lanes);
+                     lanes,
+                     end - at);
         vf top = vf_zero(), high = vf_zero(), low = vf_zero();
         for (uint32_t at = i; at < i + per; at += VL) {
             const vf v = vf_load(x + at);
@@ -299,36 +309,45 @@ INLINE void pack_int8(const float *x,
         for (uint32_t g = 0; b && per == SUPER_K && g < SUPER_K / 32; g += 2)
             b[(size_t)(i / 32 + g) * lanes].sums = (int32_t)((uint32_t)sums[g + 1] << 16 | sums[g]);
     }
-    pack_again(to, k, row, b, halves, lanes, parts, pairs);
+    pack_again(to, k, row, first, end, b, halves, lanes, parts, pairs);
 }
 
 /* Rounded to nearest even, as pairs of adjacent k. */
-INLINE void pack_bf16(const float *x, uint32_t k, uint16_t *to, uint32_t lanes)
+INLINE void pack_bf16(
+    const float *x, uint32_t k, uint32_t first, uint32_t end, uint16_t *to, uint32_t lanes)
 {
-    for (uint32_t i = 0; i < k; i++)
+    for (uint32_t i = first; i < end; i++)
         to[(size_t)(i / 2) * 2 * lanes + i % 2] = f32_to_bf16(x[i]);
-    if (k % 2)
+    if (k % 2 && end == k)
         to[(size_t)(k / 2) * 2 * lanes + 1] = 0;
 }
 
-static void run_pack(const float *x, struct act *a, uint32_t row, unsigned kinds, uint32_t lanes)
+static void run_pack(const float *x,
+                     struct act *a,
+                     uint32_t row,
+                     uint32_t first,
+                     uint32_t end,
+                     unsigned kinds,
+                     uint32_t lanes)
 {
-    const uint32_t tile = row / lanes, lane = row % lanes;
+    const uint32_t tile = row / lanes, lane = row % lanes, k = a->k;
     if (kinds & ACT_F32) {
-        float *to = a->x + (size_t)tile * a->k * lanes + lane;
-        for (uint32_t i = 0; i < a->k; i++)
+        float *to = a->x + (size_t)tile * k * lanes + lane;
+        for (uint32_t i = first; i < end; i++)
             to[(size_t)i * lanes] = x[i];
     }
-    if (kinds & ACT_BF16)
-        pack_bf16(x, a->k, a->bf16 + ((size_t)tile * ((a->k + 1) / 2) * lanes + lane) * 2, lanes);
+    if (kinds & ACT_BF16) {
+        uint16_t *to = a->bf16 + ((size_t)tile * ((k + 1) / 2) * lanes + lane) * 2;
+        pack_bf16(x, k, first, end, to, lanes);
+    }
 #ifdef WITH_AMX
     if (kinds & ACT_TWO)
-        pack_two(x, a->k, a->two + row * act_two_stride(a->k));
+        pack_two(x, first, end, a->two + row * act_two_stride(k));
     if (kinds & ACT_HIGH)
-        pack_high(x, a->k, a->hi + row * act_high_stride(a->k));
+        pack_high(x, first, end, a->hi + row * act_high_stride(k));
 #endif
     if (kinds & ACT_INT8)
-        pack_int8(x, a->k, &a->by32, row, lanes, kinds, 32);
+        pack_int8(x, k, &a->by32, row, first, end, lanes, kinds, 32);
     if (kinds & ACT_INT8_128)
-        pack_int8(x, a->k, &a->by128, row, lanes, kinds, SUPER_K);
+        pack_int8(x, k, &a->by128, row, first, end, lanes, kinds, SUPER_K);
 }

@@ -32,15 +32,25 @@ static uint32_t first_row_of(const struct phase *p, uint32_t item, uint32_t n_ro
     return item % n_tiles * ACT_TILE + item / n_tiles;
 }
 
-static void run_rows(struct cpu_backend *b, const struct phase *p, uint32_t item)
+static void run_row(struct cpu_backend *b,
+                    const struct phase *p,
+                    uint32_t row,
+                    struct row_part part)
 {
     const uint32_t *rows = p->rows == ROWS_HIDDEN ? b->hidden_at : b->logit_at;
-    const uint32_t n_rows = cpu_phase_rows(b, p), first = first_row_of(p, item, n_rows);
-    for (uint32_t row = first; row < first + p->chunk && row < n_rows; row++) {
-        uint32_t from = p->gather ? rows[row] : row;
-        for (uint32_t i = 0; i < p->n; i++, from = row)
-            cpu_run_step(b, &b->steps[p->first + i], from, row, n_rows);
-    }
+    const uint32_t n_rows = cpu_phase_rows(b, p);
+    uint32_t from = p->gather ? rows[row] : row;
+    for (uint32_t i = 0; i < p->n; i++, from = row)
+        cpu_run_step(b, &b->steps[p->first + i], from, row, n_rows, part);
+}
+
+static void run_rows(struct cpu_backend *b, const struct phase *p, uint32_t item)
+{
+    const uint32_t n_rows = cpu_phase_rows(b, p), n = p->n_parts, i = item % n;
+    const struct row_part part = {p->units * i / n, p->units * (i + 1) / n, p->units};
+    const uint32_t first = first_row_of(p, item / n, n_rows);
+    for (uint32_t row = first; row < first + p->chunk && row < n_rows; row++)
+        run_row(b, p, row, part);
 }
 
 /* As run_rows, over places; those that only fill up a tile are left out. */
@@ -52,7 +62,7 @@ static void run_places(struct cpu_backend *b, const struct phase *p, uint32_t it
         const uint32_t row = b->place_row[place];
         for (uint32_t i = 0; row != NO_ROW && i < p->n; i++) {
             struct step *s = &b->steps[p->first + i];
-            cpu_run_step(b, s, s->gather ? row : place, place, n_rows);
+            cpu_run_step(b, s, s->gather ? row : place, place, n_rows, WHOLE_ROW);
         }
     }
 }
@@ -95,9 +105,21 @@ static const struct attn_tiles *tiles_of(const struct cpu_backend *b, const stru
     return p->rows == ROWS_KEPT ? &b->kept_tiles : &b->all_tiles;
 }
 
-/* One range, of n_ranges, of an item; the worker that ends the last one folds them all, in order.
- */
-static void run_attention_range(struct cpu_backend *b,
+/* What the phase `p` does to the rows and the KV head of an item of `attention`. */
+static void run_beside(struct cpu_backend *b,
+                       const struct phase *attention,
+                       const struct phase *p,
+                       const struct attn_tile *tile,
+                       uint32_t head_kv)
+{
+    const struct row_part part = {head_kv, head_kv + 1, attention->n_head_kv};
+    for (uint32_t row = tile->first_row; row < tile->first_row + tile->n_rows; row++)
+        run_row(b, p, row, part);
+}
+
+/* One range, of n_ranges, of an item; the worker that ends the last one folds them all, in order:
+ * true. */
+static bool run_attention_range(struct cpu_backend *b,
                                 const struct attn_job *job,
                                 uint32_t n_ranges,
                                 uint32_t item,
@@ -108,12 +130,13 @@ static void run_attention_range(struct cpu_backend *b,
     const uint32_t first = attn_first_pos(job, 0) / ATTN_RANGE;
     const uint32_t n = (attn_end(job) - 1) / ATTN_RANGE + 1 - first;
     if (range >= n)
-        return; /* another item's context is longer */
+        return false; /* another item's context is longer */
     b->kernels->attend_part(job, first + range, parts + range * part);
     if (atomic_fetch_add_explicit(&b->attn_done[item], 1, memory_order_acq_rel) + 1 < n)
-        return;
+        return false;
     atomic_store_explicit(&b->attn_done[item], 0, memory_order_relaxed);
     b->kernels->attend_merge(job, parts, n);
+    return true;
 }
 
 static uint32_t n_attention_items(const struct cpu_backend *b, const struct phase *p)
@@ -159,10 +182,15 @@ static void run_attention(struct cpu_backend *b,
         .slopes = p->slopes ? p->slopes + head_kv * group + skip : NULL,
         .scratch = b->attn_scratch + worker * b->attn_scratch_stride,
     };
+    bool done = true;
+    if (p->rotates)
+        run_beside(b, p, p - 1, tile, head_kv);
     if (tiles->n_ranges > 1)
-        run_attention_range(b, &job, tiles->n_ranges, item, range);
+        done = run_attention_range(b, &job, tiles->n_ranges, item, range);
     else
         b->kernels->attend(&job);
+    if (p->packs && done)
+        run_beside(b, p, p + 1, tile, head_kv);
 }
 
 static void run_item(void *ctx, uint32_t phase, uint32_t item, uint32_t worker)
@@ -198,14 +226,28 @@ static void run_item(void *ctx, uint32_t phase, uint32_t item, uint32_t worker)
     }
 }
 
-/* In whole tiles, or row by row where there would be too few for all to end together. */
+/* Of this batch, by the attention before or behind it. */
+static bool done_by_attention(const struct cpu_backend *b, const struct phase *p)
+{
+    const struct phase *before = p > b->phases ? p - 1 : p;
+    const struct phase *behind = p + 1 < b->phases + b->n_phases ? p + 1 : p;
+    return before->packs || behind->rotates;
+}
+
+/* In whole tiles, or row by row where there would be too few for all to end together, or where
+ * there are fewer than workers in parts that are worth handing out. */
 static uint32_t divide_rows(struct phase *p, uint32_t n_rows, uint32_t n_workers)
 {
     const uint32_t tiles = n_rows / (n_workers * 4 * ACT_TILE);
+    const uint32_t wanted = (n_workers + n_rows - 1) / n_rows;
+    const uint32_t most = p->units < p->least ? 1 : p->units / p->least;
+    p->n_parts = wanted < most ? wanted : most;
     p->chunk = tiles ? tiles * ACT_TILE : 1;
     if (tiles)
         return (n_rows + p->chunk - 1) / p->chunk;
-    return n_rows < ACT_TILE ? n_rows : (n_rows + ACT_TILE - 1) / ACT_TILE * ACT_TILE;
+    if (n_rows < ACT_TILE)
+        return n_rows * p->n_parts;
+    return (n_rows + ACT_TILE - 1) / ACT_TILE * ACT_TILE * p->n_parts;
 }
 
 /* How this batch divides a phase: sets its chunk, returns its number of items. */
@@ -221,7 +263,7 @@ static uint32_t divide_phase(const struct cpu_backend *b, struct phase *p)
         return 0;
     switch (p->kind) {
     case PHASE_ROWS:
-        return divide_rows(p, n_rows, n_workers);
+        return done_by_attention(b, p) ? 0 : divide_rows(p, n_rows, n_workers);
     case PHASE_LINEAR:
         return cpu_divide_panels(b, p, n_rows);
     case PHASE_ATTENTION:
@@ -311,6 +353,11 @@ static void make_tiles(struct cpu_backend *b,
         last_row = row;
     }
     tiles->n_ranges = split_attention(b, tiles);
+    tiles->whole = true;
+    for (uint32_t i = 0; i < tiles->n_tiles; i++) {
+        const struct attn_tile *t = &tiles->tiles[i];
+        tiles->whole = tiles->whole && t->n_rows == b->batch->seqs[t->seq].n_rows;
+    }
 }
 
 /* Which rows there are, which of them are wanted, and how they attend. */
@@ -345,6 +392,8 @@ enum err cpu_run(struct backend *base,
     prepare(b, batch);
     b->n_runs_begun++;
     atomic_store_explicit(&b->n_rows, batch->n_rows, memory_order_relaxed);
+    for (struct phase *p = b->phases; p < b->phases + b->n_phases; p++)
+        p->rotates = p->may_rotate && tiles_of(b, p)->whole && tiles_of(b, p)->n_ranges == 1;
     for (uint32_t i = 0; i < b->n_phases; i++)
         b->n_items[i] = divide_phase(b, &b->phases[i]);
     pool_walk(b->pool, b->n_items, b->n_phases, run_item, b);

@@ -6,6 +6,8 @@
 
 enum { CPU_ROW_BLOCK = LINEAR_MAX_ROWS }; /* rows that meet all panels before the next */
 
+#define WHOLE_ROW ((struct row_part){0, 1, 1})
+
 static inline float *cpu_row_of(const struct cpu_backend *b, enum model_buf buf, uint32_t row)
 {
     return b->bufs[buf] + row * b->stride[buf];
@@ -47,8 +49,12 @@ uint32_t cpu_divide_panels(const struct cpu_backend *b, struct phase *p, uint32_
 /* An item: what is left of the worker's share of the panels, then of others' shares. */
 void cpu_run_panels(struct cpu_backend *b, const struct phase *p, uint32_t worker);
 
-/* One step of one row of n_rows: reads row `from`, writes row `row`. */
-void cpu_run_step(
-    struct cpu_backend *b, struct step *s, uint32_t from, uint32_t row, uint32_t n_rows);
+/* One step of a part of one row of n_rows: reads row `from`, writes row `row`. */
+void cpu_run_step(struct cpu_backend *b,
+                  struct step *s,
+                  uint32_t from,
+                  uint32_t row,
+                  uint32_t n_rows,
+                  struct row_part part);
 
 #endif

@@ -9,6 +9,17 @@
 #include <math.h>
 #include <string.h>
 
+/* Where a part of a row of n begins, and how long it is: units divide it evenly. */
+static uint32_t part_first(struct row_part part, uint32_t n)
+{
+    return n / part.of * part.first;
+}
+
+static uint32_t part_length(struct row_part part, uint32_t n)
+{
+    return n / part.of * (part.end - part.first);
+}
+
 /* The angles of a row, of one table. */
 static float *angles_of(const struct cpu_backend *b, uint32_t row, uint32_t table)
 {
@@ -46,26 +57,32 @@ static void rotate_heads(
         b->kernels->rotate(x, angles, b->model->ropes[s->rope].n_dims, b->model->rope);
 }
 
-static void step_rope_store(const struct cpu_backend *b, const struct step *s, uint32_t row)
+static void step_rope_store(const struct cpu_backend *b,
+                            const struct step *s,
+                            uint32_t row,
+                            struct row_part part)
 {
     const struct model_hparams *hp = &b->model->hp;
-    const uint32_t dim = s->head_dim;
-    float *q = cpu_row_of(b, BUF_Q, row), *k = cpu_row_of(b, BUF_K, row);
+    const uint32_t dim = s->head_dim, n_head = part_length(part, s->n_head);
+    const uint32_t first = part_first(part, s->n_head_kv);
+    const uint32_t end = first + part_length(part, s->n_head_kv);
+    float *q = cpu_row_of(b, BUF_Q, row) + (size_t)part_first(part, s->n_head) * dim;
+    float *k = cpu_row_of(b, BUF_K, row);
     const float *v = cpu_row_of(b, BUF_V, row);
-    rotate_heads(b, s, q, s->n_head, row);
-    rotate_heads(b, s, k, s->n_head_kv, row);
+    rotate_heads(b, s, q, n_head, row);
+    rotate_heads(b, s, k + (size_t)first * dim, end - first, row);
     if (s->kind == STEP_ROPE)
         return;
 
     const uint32_t pos = b->batch->positions[row];
     if (s->temper)
-        b->kernels->cap(q, model_temper(hp, pos), 0.0f, s->n_head * dim);
+        b->kernels->cap(q, model_temper(hp, pos), 0.0f, n_head * dim);
     const struct batch_seq *seq = &b->batch->seqs[b->row_seq[row]];
     const struct layer_kv *layer = &b->layers[s->layer];
     const struct kv_layout *kv = &layer->kv;
     uint8_t *block =
         layer->base + cpu_table_of(layer, seq)[pos / kv->block_tokens] * kv->block_bytes;
-    for (uint32_t h = 0; h < s->n_head_kv; h++) {
+    for (uint32_t h = first; h < end; h++) {
         b->kernels->kv_store(kv,
                              block + h * kv->head_bytes,
                              pos % kv->block_tokens,
@@ -113,43 +130,46 @@ static void bound(float *x, uint32_t n, float least, float most)
 static void step_gated(const struct cpu_backend *b,
                        const struct step *s,
                        uint32_t from,
-                       uint32_t row)
+                       uint32_t row,
+                       struct row_part part)
 {
-    float *gate = cpu_row_of(b, s->in, from), *up = cpu_row_of(b, s->in2, from) + s->in2_first;
-    float *out = cpu_row_of(b, s->out, row);
+    const uint32_t first = part_first(part, s->n), n = part_length(part, s->n);
+    float *gate = cpu_row_of(b, s->in, from) + first;
+    float *up = cpu_row_of(b, s->in2, from) + s->in2_first + first;
+    float *out = cpu_row_of(b, s->out, row) + first;
     if (s->out == BUF_EXPERT_GATE && b->model->hp.expert_input) {
-        experts_weigh(b, row, gate, s->n);
-        experts_weigh(b, row, up, s->n);
+        experts_weigh(b, row, gate, n);
+        experts_weigh(b, row, up, n);
     }
     switch (s->gate) {
     case GATE_SILU:
-        b->kernels->silu_mul(gate, up, out, s->n);
+        b->kernels->silu_mul(gate, up, out, n);
         break;
     case GATE_GELU:
-        b->kernels->gelu_mul(gate, up, out, s->n);
+        b->kernels->gelu_mul(gate, up, out, n);
         break;
     case GATE_CLAMPED:
-        b->kernels->clamped_mul(gate, up, out, s->n);
+        b->kernels->clamped_mul(gate, up, out, n);
         break;
     case GATE_SIGMOID:
-        b->kernels->sigmoid_mul(gate, up, out, s->n);
+        b->kernels->sigmoid_mul(gate, up, out, n);
         break;
     case GATE_PLAIN:
-        b->kernels->mul(gate, up, out, s->n);
+        b->kernels->mul(gate, up, out, n);
         break;
     case GATE_SILU_CAPPED:
-        b->kernels->capped_mul(gate, up, out, s->n, s->cap);
+        b->kernels->capped_mul(gate, up, out, n, s->cap);
         break;
     case GATE_SILU_BOUNDED:
-        bound(gate, s->n, -INFINITY, s->cap);
-        bound(up, s->n, -s->cap, s->cap);
-        b->kernels->silu_mul(gate, up, out, s->n);
+        bound(gate, n, -INFINITY, s->cap);
+        bound(up, n, -s->cap, s->cap);
+        b->kernels->silu_mul(gate, up, out, n);
         break;
     case GATE_SITU:
-        b->kernels->cap(up, 1.0f, s->cap, s->n);
-        b->kernels->sigmoid_mul(gate, up, up, s->n);
-        b->kernels->cap(gate, 1.0f, s->scale, s->n);
-        b->kernels->mul(gate, up, out, s->n);
+        b->kernels->cap(up, 1.0f, s->cap, n);
+        b->kernels->sigmoid_mul(gate, up, up, n);
+        b->kernels->cap(gate, 1.0f, s->scale, n);
+        b->kernels->mul(gate, up, out, n);
         break;
     }
 }
@@ -163,12 +183,15 @@ static void step_add_gated(const struct cpu_backend *b, const struct step *s, ui
         cpu_row_of(b, s->in, row), 1.0f / (1.0f + e), cpu_row_of(b, s->out, row), s->n);
 }
 
-static void step_head_norm(const struct cpu_backend *b, const struct step *s, uint32_t row)
+static void step_head_norm(const struct cpu_backend *b,
+                           const struct step *s,
+                           uint32_t row,
+                           struct row_part part)
 {
-    float *x = cpu_row_of(b, s->out, row);
-    const uint32_t dim = s->head_dim;
-    const float *w = s->w;
-    for (uint32_t i = 0; i < s->n; i += dim, w += s->w_step)
+    const uint32_t dim = s->head_dim, first = part_first(part, s->n);
+    float *x = cpu_row_of(b, s->out, row) + first;
+    const float *w = s->w + (size_t)first / dim * s->w_step;
+    for (uint32_t i = 0; i < part_length(part, s->n); i += dim, w += s->w_step)
         b->kernels->norm(x + i, w, x + i, dim, s->eps);
 }
 
@@ -228,14 +251,19 @@ static void step_pack_heads(const struct cpu_backend *b,
     const float *in = cpu_row_of(b, s->in, row);
     for (uint32_t h = 0; h < s->n_head; h++, in += s->in_step) {
         struct act act = cpu_act_of_head(b, s->act, h);
-        b->kernels->pack(in, &act, row, kinds, cpu_act_lanes(n_rows));
+        b->kernels->pack(in, &act, row, 0, s->n, kinds, cpu_act_lanes(n_rows));
     }
 }
 
-void cpu_run_step(
-    struct cpu_backend *b, struct step *s, uint32_t from, uint32_t row, uint32_t n_rows)
+void cpu_run_step(struct cpu_backend *b,
+                  struct step *s,
+                  uint32_t from,
+                  uint32_t row,
+                  uint32_t n_rows,
+                  struct row_part part)
 {
     const struct cpu_kernels *kernels = b->kernels;
+    const uint32_t first = part_first(part, s->n), n = part_length(part, s->n);
     switch (s->kind) {
     case STEP_ANGLES:
         step_angles(b, row);
@@ -256,7 +284,8 @@ void cpu_run_step(
                             b->model->hp.norm_eps);
         break;
     case STEP_UNARY:
-        kernels->unary[s->unary](cpu_row_of(b, s->in, from), cpu_row_of(b, s->out, row), s->n);
+        kernels->unary[s->unary](
+            cpu_row_of(b, s->in, from) + first, cpu_row_of(b, s->out, row) + first, n);
         break;
     case STEP_COPY:
         memcpy(cpu_row_of(b, s->out, row), cpu_row_of(b, s->in, from), s->n * sizeof(float));
@@ -269,7 +298,7 @@ void cpu_run_step(
                       b->model->hp.norm_eps);
         break;
     case STEP_HEAD_NORM:
-        step_head_norm(b, s, row);
+        step_head_norm(b, s, row, part);
         break;
     case STEP_HEAD_LAYER_NORM:
         step_head_layer_norm(b, s, row);
@@ -285,10 +314,10 @@ void cpu_run_step(
         break;
     case STEP_ROPE:
     case STEP_ROPE_STORE:
-        step_rope_store(b, s, row);
+        step_rope_store(b, s, row, part);
         break;
     case STEP_GATED:
-        step_gated(b, s, from, row);
+        step_gated(b, s, from, row, part);
         break;
     case STEP_ADD:
         if (s->scale == 1.0f)
@@ -329,6 +358,8 @@ void cpu_run_step(
         kernels->pack(cpu_row_of(b, s->in, from),
                       &s->act,
                       row,
+                      first,
+                      first + n,
                       pack_kinds(b, s, row, n_rows),
                       cpu_act_lanes(n_rows));
         break;

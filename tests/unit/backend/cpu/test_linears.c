@@ -101,7 +101,7 @@ static void run_linear_from(const struct linear_case *c,
     const unsigned kinds = cpu_act_kinds(c->kernels, c->format, n_rows - skip);
     static uint32_t n_jobs;
     for (uint32_t r = 0; r < n_rows; r++)
-        c->kernels->pack(c->x + (size_t)(first + r) * c->k, &a, r, kinds, lanes);
+        c->kernels->pack(c->x + (size_t)(first + r) * c->k, &a, r, 0, c->k, kinds, lanes);
     const struct linear_job j = {.panels = c->panels,
                                  .panel_bytes = panel_bytes(c->format, c->k),
                                  .n_panels = (c->n + 15) / 16,

@@ -250,7 +250,7 @@ static void packed_keep(const struct cpu_kernels *k, uint32_t at)
         const uint32_t per = kind == ACT_INT8 ? 32 : SUPER_K;
         const int most = kind & ACT_PAIRS_31 ? PAIRS_MOST_31 : kind & ACT_PAIRS ? PAIRS_MOST : 127;
         const int least = kind & ACT_PAIRS ? PAIRS_LEAST : -127;
-        k->pack(x, &a, 0, kind | ACT_BLOCKS | ACT_CLOSE, 1);
+        k->pack(x, &a, 0, 0, K, kind | ACT_BLOCKS | ACT_CLOSE, 1);
         for (uint32_t i = 0; i < K / 32; i++)
             assert_true(isnan(b[i].d) == (i * 32 / per == at / per));
         for (uint32_t i = 0; i < K / per; i++)
@@ -258,6 +258,49 @@ static void packed_keep(const struct cpu_kernels *k, uint32_t at)
         for (uint32_t i = 0; i < K; i++)
             assert_in_range(q[i] - least, 0, most - least);
     }
+}
+
+/* Room for all kinds of four rows of k, from one piece of memory, zeros. */
+struct packed {
+    struct act act;
+    uint8_t *bytes;
+    size_t n_bytes;
+};
+
+static void *carve(struct packed *p, size_t n)
+{
+    uint8_t *at = p->bytes ? p->bytes + p->n_bytes : NULL;
+    p->n_bytes += (n + 63) / 64 * 64;
+    return at;
+}
+
+static void lay_out(struct packed *p, uint32_t k)
+{
+    const size_t groups = (size_t)(k / 32 + 1) * ACT_TILE;
+    struct act_int8 *of[] = {&p->act.by32, &p->act.by128};
+    p->n_bytes = 0;
+    p->act.k = k;
+    p->act.x = carve(p, (size_t)ACT_TILE * k * sizeof(float));
+    p->act.bf16 = carve(p, (size_t)ACT_TILE * (k + 1) * sizeof(uint16_t));
+    p->act.two = carve(p, act_two_bytes(k, ACT_TILE));
+    p->act.hi = carve(p, act_high_bytes(k, ACT_TILE));
+    for (size_t i = 0; i < COUNT(of); i++)
+        *of[i] = (struct act_int8){carve(p, act_q_bytes(k, ACT_TILE)),
+                                   carve(p, groups * sizeof(struct act_block)),
+                                   carve(p, groups * sizeof(struct act_halves)),
+                                   carve(p, groups * ACT_PLANES * sizeof(float)),
+                                   carve(p, ACT_TILE * act_sums_stride(k) * sizeof(uint16_t)),
+                                   carve(p, act_q_bytes(k, ACT_TILE) * sizeof(int16_t))};
+}
+
+static struct packed make_packed(uint32_t k)
+{
+    struct packed p = {0};
+    lay_out(&p, k);
+    p.bytes = mem_aligned(p.n_bytes);
+    memset(p.bytes, 0, p.n_bytes);
+    lay_out(&p, k);
+    return p;
 }
 
 /* What several matrices read of one input is what each would have read alone. */
@@ -284,15 +327,55 @@ static void packed_for_many_as_for_one(void **state)
         a[2].by128 = (struct act_int8){.q = q[3], .b = b[3], .halves = h[3], .words = words[3]};
         for (uint32_t n = 0; n < K; n++)
             x[n] = rnd_float();
-        k->pack(x, &a[0], 0, ACT_INT8 | parts, 1);
-        k->pack(x, &a[1], 0, kind | parts, 1);
-        k->pack(x, &a[2], 0, ACT_INT8 | kind | parts, 1);
+        k->pack(x, &a[0], 0, 0, K, ACT_INT8 | parts, 1);
+        k->pack(x, &a[1], 0, 0, K, kind | parts, 1);
+        k->pack(x, &a[2], 0, 0, K, ACT_INT8 | kind | parts, 1);
         for (uint32_t n = 0; n < 2; n++) {
             assert_memory_equal(q[n], q[n + 2], K);
             assert_memory_equal(words[n], words[n + 2], K * sizeof *words[n]);
             assert_memory_equal(b[n], b[n + 2], sizeof b[n]);
             assert_memory_equal(h[n], h[n + 2], sizeof h[n]);
         }
+    }
+}
+
+/* Rows that are packed in parts, in any order, are what they are as a whole. */
+static void packed_in_parts_as_whole(void **state)
+{
+    enum { K = 5 * SUPER_K, ROWS = 3, KINDS = 9 };
+    static const unsigned kinds[KINDS] = {ACT_F32,
+                                          ACT_BF16,
+                                          ACT_TWO,
+                                          ACT_HIGH,
+                                          ACT_INT8 | ACT_BLOCKS | ACT_CLOSE | ACT_WORDS,
+                                          ACT_INT8_128 | ACT_BLOCKS | ACT_CLOSE | ACT_WORDS,
+                                          ACT_INT8_128 | ACT_BLOCKS | ACT_PAIRS,
+                                          ACT_INT8_128 | ACT_BLOCKS | ACT_PAIRS | ACT_PAIRS_31,
+                                          ACT_INT8 | ACT_INT8_128 | ACT_F32 | ACT_BLOCKS};
+    static float x[ROWS][K + 77];
+    (void)state;
+    for (size_t i = 0; i < COUNT(isas) * KINDS * 2; i++) {
+        const struct cpu_kernels *k = cpu_kernels_select(isas[i / KINDS % COUNT(isas)]);
+        const unsigned kind = kinds[i % KINDS];
+        const uint32_t lanes = i / KINDS / COUNT(isas) ? ACT_TILE : 1;
+        const bool floats = !(kind & (ACT_INT8 | ACT_INT8_128 | ACT_HIGH));
+        const uint32_t n = floats ? K + 77 : K, n_rows = lanes == 1 ? 1 : ROWS;
+        struct packed whole = make_packed(n), parts = make_packed(n);
+        uint32_t order[] = {3, 0, 4, 1, 2};
+        for (uint32_t r = 0; r < n_rows; r++) {
+            for (uint32_t c = 0; c < n; c++)
+                x[r][c] = rnd_float();
+            k->pack(x[r], &whole.act, r, 0, n, kind, lanes);
+            for (uint32_t p = 0; p < COUNT(order); p++) {
+                const uint32_t first = order[p] * SUPER_K;
+                k->pack(
+                    x[r], &parts.act, r, first, order[p] == 4 ? n : first + SUPER_K, kind, lanes);
+            }
+        }
+        if (memcmp(whole.bytes, parts.bytes, whole.n_bytes) != 0)
+            fail_msg("%s, kinds %x, tiles of %u: parts differ", k->name, kind, lanes);
+        free(whole.bytes);
+        free(parts.bytes);
     }
 }
 
@@ -318,7 +401,7 @@ static void packed_unevenly_but_close(void **state)
             high = x[n] > high ? x[n] : high;
             low = -x[n] > low ? -x[n] : low;
         }
-        k->pack(x, &a, 0, ACT_INT8_128 | ACT_BLOCKS | kind, 1);
+        k->pack(x, &a, 0, 0, K, ACT_INT8_128 | ACT_BLOCKS | kind, 1);
         const double far = high > low ? high : low, near = high > low ? low : high;
         const double step = fabs((double)b[0].d);
         assert_true(step <= 1.00001 * (far / 128 > near / most ? far / 128 : near / most));
@@ -356,6 +439,7 @@ int main(void)
         cmocka_unit_test(rows_are_exact),
         cmocka_unit_test(rotations_are_exact),
         cmocka_unit_test(packed_for_many_as_for_one),
+        cmocka_unit_test(packed_in_parts_as_whole),
         cmocka_unit_test(packed_unevenly_but_close),
         cmocka_unit_test(what_is_no_number_stays_none),
         cmocka_unit_test(isas_are_selected),
