@@ -75,17 +75,23 @@ static void attn_begin(struct attn_state *s, const struct attn_job *j)
     s->c = s->l + ATTN_QUERIES * KV_TILE;
 }
 
-/* Queries side by side, QB at a time. */
+/* Queries side by side, QB at a time; the heads of a row four at a time, as they lie in a row. */
 static void attn_pack(struct attn_state *s)
 {
     const struct attn_job *j = s->j;
+    const uint32_t dim = s->dim, in_vectors = dim / VL * VL;
     if (s->n_query % QB)
-        memset(s->q + s->n_query / QB * QB * s->dim, 0, sizeof(float) * QB * s->dim);
-    for (uint32_t i = 0; i < s->n_query; i++) {
-        const float *q = j->q + i / j->group * j->q_stride + (size_t)(i % j->group) * s->dim;
-        float *to = s->q + (size_t)(i / QB) * s->dim * QB + i % QB;
-        for (uint32_t d = 0; d < s->dim; d++)
-            to[(size_t)d * QB] = q[d];
+        memset(s->q + s->n_query / QB * QB * dim, 0, sizeof(float) * QB * dim);
+    for (uint32_t i = 0, n; i < s->n_query; i += n) {
+        const uint32_t head = i % j->group;
+        const float *q = j->q + i / j->group * j->q_stride + (size_t)head * dim;
+        float *to = s->q + (size_t)(i / QB) * dim * QB + i % QB;
+        n = i % 4 == 0 && j->group - head >= 4 ? 4 : 1;
+        for (uint32_t d = 0; n == 4 && d < in_vectors; d += VL)
+            vf_put_beside(q + d, dim, to + (size_t)d * QB, QB);
+        for (uint32_t d = n == 4 ? in_vectors : 0; d < dim; d++)
+            for (uint32_t h = 0; h < n; h++)
+                to[(size_t)d * QB + h] = q[(size_t)h * dim + d];
     }
 }
 

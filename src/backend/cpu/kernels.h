@@ -77,8 +77,8 @@ struct act_halves {
     float dsum[2];
 };
 
-/* Forms of activations; then parts of those in int8: b, or s and scale, words; and how they are
- * rounded if any of an input's matrices wants it. */
+/* Forms of activations; then parts of those in int8: b, or s and scale, words, halves; and how they
+ * are rounded if any of an input's matrices wants it. */
 enum {
     ACT_F32 = 1,
     ACT_INT8 = 2,
@@ -90,7 +90,8 @@ enum {
     ACT_WORDS = 128,
     ACT_PAIRS = 256, /* beside ACT_INT8_128: q within PAIRS_LEAST .. PAIRS_MOST, */
     ACT_HIGH = 512,
-    ACT_PAIRS_31 = 1024, /* or, beside that, .. PAIRS_MOST_31 */
+    ACT_PAIRS_31 = 1024,    /* or, beside that, .. PAIRS_MOST_31 */
+    ACT_BOTH_HALVES = 2048, /* halves, beside ACT_BLOCKS */
     SUPER_K = 128,
     PAIRS_LEAST = -128,
     PAIRS_MOST = 112,
@@ -294,7 +295,7 @@ enum read_way { READ_ON, READ_PAST, READ_FOUR, N_READ_WAYS };
 struct cpu_kernels {
     const char *name;
     unsigned act_kinds[N_PANEL_FORMATS]; /* what linear reads: of ACT_F32 .. ACT_TWO, PAIRS .. */
-    /* And of one in int8 the parts, in a job of so many rows: of ACT_BLOCKS .. ACT_WORDS. */
+    /* And of one in int8 the parts, in a job of so many rows: ACT_BLOCKS .. ACT_BOTH_HALVES. */
     unsigned (*act_parts)(enum panel_format format, uint32_t n_rows);
     uint8_t one_panel[N_PANEL_FORMATS]; /* on Zen 5 up to so many rows meet one after the other */
     void (*linear[N_PANEL_FORMATS])(const struct linear_job *j);

@@ -261,7 +261,9 @@ enum wide_kind {
     SUPER_SCALED,     /* 128 - scale * q; -d third */
 };
 
-/* For run_act_parts: of a format whether many rows meet words, and how many are few. */
+/* For run_act_parts: of a format whether it reads halves, whether many rows meet words, and how
+ * many are few. */
+#define NOTE_HALVES(name, kind) enum { HALVES_##name = IN_HALVES(kind) ? ACT_BOTH_HALVES : 0 };
 #ifdef DOT_WORDS
 #define NOTE_WORDS(name, kind) enum { WORDS_##name = IN_WORDS(kind) };
 #define NOTE_FEW(name, few) enum { FEW_##name = (few) };
@@ -526,20 +528,23 @@ DEFINE_RUN(BF16_DOT, bf16dot, FEW_FLOAT)
 #endif
 #undef SUM_AT
 
+#define BLOCKS_OF(NAME, name, ...) [PANEL_##NAME] = ACT_BLOCKS | HALVES_##name,
+static const unsigned blocks_of[N_PANEL_FORMATS] = {CPU_BLOCK_FORMATS(BLOCKS_OF)};
+
 #ifdef DOT_WORDS
 /* With more rows than few they meet words, where their kind does (linear_tile_int_impl.h). */
 #define WORDS_BEYOND(NAME, name, ...) [PANEL_##NAME] = WORDS_##name ? FEW_##name : 0,
 static unsigned run_act_parts(enum panel_format format, uint32_t n_rows)
 {
     static const uint32_t beyond[N_PANEL_FORMATS] = {CPU_BLOCK_FORMATS(WORDS_BEYOND)};
-    return beyond[format] && n_rows > beyond[format] ? ACT_BLOCKS | ACT_WORDS : ACT_BLOCKS;
+    const bool words = beyond[format] && n_rows > beyond[format];
+    return words ? blocks_of[format] | ACT_WORDS : blocks_of[format];
 }
 #else
 static unsigned run_act_parts(enum panel_format format, uint32_t n_rows)
 {
-    (void)format;
     (void)n_rows;
-    return ACT_BLOCKS;
+    return blocks_of[format];
 }
 #endif
 
@@ -558,6 +563,7 @@ static unsigned run_act_parts(enum panel_format format, uint32_t n_rows)
 
 static unsigned amx_act_parts(enum panel_format format, uint32_t n_rows)
 {
+    const unsigned blocks = blocks_of[format];
     switch (format) {
     case PANEL_Q8_0: /* bf16 */
         return 0;
@@ -567,19 +573,19 @@ static unsigned amx_act_parts(enum panel_format format, uint32_t n_rows)
     case PANEL_Q5_1:
     case PANEL_IQ4_NL:
     case PANEL_MXFP4:
-        return n_rows >= AMX_GROUP_MIN_ROWS ? ACT_CLOSE : ACT_BLOCKS;
+        return n_rows >= AMX_GROUP_MIN_ROWS ? ACT_CLOSE : blocks;
     case PANEL_Q4_K:
     case PANEL_Q5_K: /* what is to take off */
-        return n_rows >= AMX_APART_MIN ? ACT_CLOSE : ACT_CLOSE | ACT_BLOCKS;
+        return n_rows >= AMX_APART_MIN ? ACT_CLOSE : ACT_CLOSE | blocks;
     case PANEL_Q6_K:
-        return n_rows >= AMX_FEW_MIN ? ACT_CLOSE : ACT_BLOCKS;
+        return n_rows >= AMX_FEW_MIN ? ACT_CLOSE : blocks;
     case PANEL_Q3_K:
     case PANEL_IQ4_XS:
-        return n_rows >= AMX_MIN_ROWS ? ACT_CLOSE : ACT_BLOCKS;
+        return n_rows >= AMX_MIN_ROWS ? ACT_CLOSE : blocks;
     case PANEL_Q2_K: /* minima in either half of 32 */
-        return n_rows >= AMX_MIN_ROWS ? ACT_CLOSE | ACT_BLOCKS : ACT_BLOCKS;
+        return n_rows >= AMX_MIN_ROWS ? ACT_CLOSE | blocks : blocks;
     default:
-        return ACT_BLOCKS;
+        return blocks;
     }
 }
 #endif

@@ -262,6 +262,7 @@ static void wide_column(
 }
 
 #define DEFINE_COLUMN(name, kind)                                                                  \
+    NOTE_HALVES(name, kind)                                                                        \
     static void column_##name(const uint8_t *panel, uint32_t k, uint32_t c, float *out)            \
     {                                                                                              \
         _Alignas(64) uint8_t wide[2 * WIDE_BYTES] = {0};                                           \

@@ -192,10 +192,10 @@ INLINE void pack_ask(const float *x,
     if (left <= PACK_AHEAD)
         return;
     __builtin_prefetch(q + PACK_AHEAD, 1);
-    for (uint32_t g = PACK_AHEAD / 32; b && g < PACK_AHEAD / 32 + 2; g++) {
+    for (uint32_t g = PACK_AHEAD / 32; b && g < PACK_AHEAD / 32 + 2; g++)
         __builtin_prefetch(b + (size_t)g * lanes, 1);
+    for (uint32_t g = PACK_AHEAD / 32; halves && g < PACK_AHEAD / 32 + 2; g++)
         __builtin_prefetch(halves + (size_t)g * lanes, 1);
-    }
 }
 
 /* What a group of 32 comes to, at K = at, close to the next one's. */
@@ -252,7 +252,7 @@ INLINE void pack_again(const struct act_int8 *to,
         pairs_of_row(q + g * 32, &b[(size_t)g * lanes].pairs, &b[(size_t)(g + 1) * lanes].pairs);
 #endif
 #ifdef VN_PAIRS
-    for (uint32_t g = first / 32; b && g < end / 32; g++)
+    for (uint32_t g = first / 32; halves && g < end / 32; g++)
         vn_pairs(q + g * 32, halves[(size_t)g * lanes].n32);
 #endif
 }
@@ -270,7 +270,7 @@ INLINE void pack_int8(const float *x,
     const size_t plane = (size_t)(k / 32) * lanes, tile = row / lanes, lane = row % lanes;
     int8_t *q = to->q + row * act_q_stride(k);
     struct act_block *b = parts & ACT_BLOCKS ? to->b + tile * plane + lane : NULL;
-    struct act_halves *halves = b ? to->halves + tile * plane + lane : NULL;
+    struct act_halves *halves = parts & ACT_BOTH_HALVES ? to->halves + tile * plane + lane : NULL;
     const bool pairs = per == SUPER_K && parts & ACT_PAIRS;
     const float most = parts & ACT_PAIRS_31 ? PAIRS_MOST_31 : PAIRS_MOST;
     for (uint32_t i = first; i < end; i += per) {
@@ -278,7 +278,7 @@ INLINE void pack_int8(const float *x,
             pack_ask(x + at,
                      q + at,
                      b ? b + (size_t)(at / 32) * lanes : NULL,
-                     b ? halves + (size_t)(at / 32) * lanes : NULL,
+                     halves ? halves + (size_t)(at / 32) * lanes : NULL,
                      lanes,
                      end - at);
         vf top = vf_zero(), high = vf_zero(), low = vf_zero();
@@ -299,11 +299,10 @@ INLINE void pack_int8(const float *x,
             pack_block(x + i + g * 32, &steps, q + i + g * 32, sum);
             if (parts & ACT_CLOSE)
                 pack_close(to, k, row, lanes, per, i + g * 32, block_of(steps.d, sum));
-            if (b) {
-                const size_t at = (size_t)(i / 32 + g) * lanes;
-                b[at] = block_of(steps.d, sum);
-                halves[at] = halves_of(steps.d, sum);
-            }
+            if (b)
+                b[(size_t)(i / 32 + g) * lanes] = block_of(steps.d, sum);
+            if (halves)
+                halves[(size_t)(i / 32 + g) * lanes] = halves_of(steps.d, sum);
             sums[g] = (uint16_t)(sum[0] + sum[1]);
         }
         for (uint32_t g = 0; b && per == SUPER_K && g < SUPER_K / 32; g += 2)

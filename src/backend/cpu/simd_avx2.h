@@ -52,6 +52,22 @@ INLINE vf vf_swap_pairs(vf a)
     return _mm256_permute_ps(a, 0xb1);
 }
 
+/* VL values of each of four rows side by side: to[i * step + r] = rows[r * stride + i]. */
+INLINE void vf_put_beside(const float *rows, size_t stride, float *to, size_t step)
+{
+    const vf a = vf_load(rows), b = vf_load(rows + stride);
+    const vf c = vf_load(rows + 2 * stride), d = vf_load(rows + 3 * stride);
+    const __m256d ab[] = {(__m256d)_mm256_unpacklo_ps(a, b), (__m256d)_mm256_unpackhi_ps(a, b)};
+    const __m256d cd[] = {(__m256d)_mm256_unpacklo_ps(c, d), (__m256d)_mm256_unpackhi_ps(c, d)};
+#pragma GCC unroll 4
+    for (int k = 0; k < 4; k++) { /* lane n of two: value 4n + k of the rows */
+        const vf x = (vf)(k % 2 ? _mm256_unpackhi_pd(ab[k / 2], cd[k / 2])
+                                : _mm256_unpacklo_pd(ab[k / 2], cd[k / 2]));
+        _mm_storeu_ps(to + k * step, _mm256_castps256_ps128(x));
+        _mm_storeu_ps(to + (4 + k) * step, _mm256_extractf128_ps(x, 1));
+    }
+}
+
 INLINE vf vf_zero_below(vf a, vf x, float bound)
 {
     return _mm256_and_ps(_mm256_cmp_ps(x, _mm256_set1_ps(bound), _CMP_NLT_UQ), a);

@@ -44,6 +44,24 @@ INLINE vf vf_swap_pairs(vf a)
     return _mm512_permute_ps(a, 0xb1);
 }
 
+/* VL values of each of four rows side by side: to[i * step + r] = rows[r * stride + i]. */
+INLINE void vf_put_beside(const float *rows, size_t stride, float *to, size_t step)
+{
+    const vf a = vf_load(rows), b = vf_load(rows + stride);
+    const vf c = vf_load(rows + 2 * stride), d = vf_load(rows + 3 * stride);
+    const __m512d ab[] = {(__m512d)_mm512_unpacklo_ps(a, b), (__m512d)_mm512_unpackhi_ps(a, b)};
+    const __m512d cd[] = {(__m512d)_mm512_unpacklo_ps(c, d), (__m512d)_mm512_unpackhi_ps(c, d)};
+#pragma GCC unroll 4
+    for (int k = 0; k < 4; k++) { /* lane n of four: value 4n + k of the rows */
+        const vf x = (vf)(k % 2 ? _mm512_unpackhi_pd(ab[k / 2], cd[k / 2])
+                                : _mm512_unpacklo_pd(ab[k / 2], cd[k / 2]));
+        _mm_storeu_ps(to + k * step, _mm512_castps512_ps128(x));
+        _mm_storeu_ps(to + (4 + k) * step, _mm512_extractf32x4_ps(x, 1));
+        _mm_storeu_ps(to + (8 + k) * step, _mm512_extractf32x4_ps(x, 2));
+        _mm_storeu_ps(to + (12 + k) * step, _mm512_extractf32x4_ps(x, 3));
+    }
+}
+
 INLINE vf vf_zero_below(vf a, vf x, float bound)
 {
     return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, _mm512_set1_ps(bound), _CMP_NLT_UQ), a);

@@ -109,6 +109,12 @@ INLINE vf vf_swap_pairs(vf a)
     return r;
 }
 
+/* VL values of each of four rows side by side: to[i * step + r] = rows[r * stride + i]. */
+INLINE void vf_put_beside(const float *rows, size_t stride, float *to, size_t step)
+{
+    EACH for (size_t r = 0; r < 4; r++) to[(size_t)i_ * step + r] = rows[r * stride + (size_t)i_];
+}
+
 INLINE vf vf_zero_below(vf a, vf x, float bound)
 {
     vf r;

@@ -317,7 +317,7 @@ static void packed_for_many_as_for_one(void **state)
     for (size_t i = 0; i < COUNT(isas) * COUNT(pairs); i++) {
         const struct cpu_kernels *k = cpu_kernels_select(isas[i / COUNT(pairs)]);
         const unsigned kind = ACT_INT8_128 | pairs[i % COUNT(pairs)],
-                       parts = ACT_BLOCKS | ACT_WORDS;
+                       parts = ACT_BLOCKS | ACT_BOTH_HALVES | ACT_WORDS;
         struct act a[4];
         for (uint32_t n = 0; n < 4; n++)
             a[n] = (struct act){.k = K};
@@ -343,15 +343,16 @@ static void packed_for_many_as_for_one(void **state)
 static void packed_in_parts_as_whole(void **state)
 {
     enum { K = 5 * SUPER_K, ROWS = 3, KINDS = 9 };
-    static const unsigned kinds[KINDS] = {ACT_F32,
-                                          ACT_BF16,
-                                          ACT_TWO,
-                                          ACT_HIGH,
-                                          ACT_INT8 | ACT_BLOCKS | ACT_CLOSE | ACT_WORDS,
-                                          ACT_INT8_128 | ACT_BLOCKS | ACT_CLOSE | ACT_WORDS,
-                                          ACT_INT8_128 | ACT_BLOCKS | ACT_PAIRS,
-                                          ACT_INT8_128 | ACT_BLOCKS | ACT_PAIRS | ACT_PAIRS_31,
-                                          ACT_INT8 | ACT_INT8_128 | ACT_F32 | ACT_BLOCKS};
+    static const unsigned kinds[KINDS] = {
+        ACT_F32,
+        ACT_BF16,
+        ACT_TWO,
+        ACT_HIGH,
+        ACT_INT8 | ACT_BLOCKS | ACT_CLOSE | ACT_WORDS | ACT_BOTH_HALVES,
+        ACT_INT8_128 | ACT_BLOCKS | ACT_CLOSE | ACT_WORDS | ACT_BOTH_HALVES,
+        ACT_INT8_128 | ACT_BLOCKS | ACT_PAIRS,
+        ACT_INT8_128 | ACT_BLOCKS | ACT_PAIRS | ACT_PAIRS_31,
+        ACT_INT8 | ACT_INT8_128 | ACT_F32 | ACT_BLOCKS};
     static float x[ROWS][K + 77];
     (void)state;
     for (size_t i = 0; i < COUNT(isas) * KINDS * 2; i++) {
