@@ -175,26 +175,21 @@ INLINE void pack_words(const int8_t *q, uint32_t first, uint32_t end, int16_t *w
 }
 #endif
 
-/* The lines written here were last read by another core, and those of x last written there. So
- * those of 64 values are asked for so many values ahead, and of x half as many; to write none that
- * another core may be writing, behind the end. */
-#define PACK_AHEAD 512
+/* The lines written here were last read by another core, and those of x last written there. So both
+ * are asked for ahead, but none to write that another core may be writing, behind the end. */
+enum { PACK_AHEAD = 512 /* values, and of x half as many */ };
 
-INLINE void pack_ask(const float *x,
-                     const int8_t *q,
+/* Those of 64 values at K = at. */
+INLINE void pack_ask(const int8_t *q,
                      const struct act_block *b,
                      const struct act_halves *halves,
                      uint32_t lanes,
-                     uint32_t left)
+                     uint32_t at)
 {
-    for (int l = 0; l < 4; l++)
-        __builtin_prefetch(x + PACK_AHEAD / 2 + l * 16);
-    if (left <= PACK_AHEAD)
-        return;
-    __builtin_prefetch(q + PACK_AHEAD, 1);
-    for (uint32_t g = PACK_AHEAD / 32; b && g < PACK_AHEAD / 32 + 2; g++)
+    __builtin_prefetch(q + at, 1);
+    for (uint32_t g = at / 32; b && g < at / 32 + 2; g++)
         __builtin_prefetch(b + (size_t)g * lanes, 1);
-    for (uint32_t g = PACK_AHEAD / 32; halves && g < PACK_AHEAD / 32 + 2; g++)
+    for (uint32_t g = at / 32; halves && g < at / 32 + 2; g++)
         __builtin_prefetch(halves + (size_t)g * lanes, 1);
 }
 
@@ -273,14 +268,15 @@ INLINE void pack_int8(const float *x,
     struct act_halves *halves = parts & ACT_BOTH_HALVES ? to->halves + tile * plane + lane : NULL;
     const bool pairs = per == SUPER_K && parts & ACT_PAIRS;
     const float most = parts & ACT_PAIRS_31 ? PAIRS_MOST_31 : PAIRS_MOST;
+    for (uint32_t at = first; at < end && at < first + PACK_AHEAD; at += 64)
+        pack_ask(q, b, halves, lanes, at);
     for (uint32_t i = first; i < end; i += per) {
-        for (uint32_t at = i; i % 64 == 0 && at < i + per; at += 64)
-            pack_ask(x + at,
-                     q + at,
-                     b ? b + (size_t)(at / 32) * lanes : NULL,
-                     halves ? halves + (size_t)(at / 32) * lanes : NULL,
-                     lanes,
-                     end - at);
+        for (uint32_t at = i; i % 64 == 0 && at < i + per; at += 64) {
+            for (int l = 0; l < 4; l++)
+                __builtin_prefetch(x + at + PACK_AHEAD / 2 + l * 16);
+            if (at + PACK_AHEAD < end)
+                pack_ask(q, b, halves, lanes, at + PACK_AHEAD);
+        }
         vf top = vf_zero(), high = vf_zero(), low = vf_zero();
         for (uint32_t at = i; at < i + per; at += VL) {
             const vf v = vf_load(x + at);
