@@ -185,11 +185,126 @@ static void phases_are_divided(void **state)
     free(out[0]);
 }
 
+enum { HEAD = 64, HEADS = 8, WIDE = HEADS * HEAD, ROW = 2 * WIDE };
+
+/* What a row becomes in every step that may see a part of it: the same as in its two halves. */
+static void steps_go_by_parts(void **state)
+{
+    static float whole[3][ROW], parts[3][ROW], w[WIDE];
+    static const struct step steps[] = {
+        {.kind = STEP_UNARY, .unary = UNARY_SIGMOID, .in = BUF_Q, .out = BUF_K, .n = WIDE},
+        {.kind = STEP_GATED, .gate = GATE_SILU, .in = BUF_Q, .in2 = BUF_K, .out = BUF_V, .n = WIDE},
+        {.kind = STEP_GATED,
+         .gate = GATE_SITU,
+         .in = BUF_Q,
+         .in2 = BUF_Q,
+         .in2_first = WIDE,
+         .out = BUF_Q,
+         .n = WIDE,
+         .cap = 0.5f,
+         .scale = 2},
+        {.kind = STEP_HEAD_NORM, .out = BUF_Q, .n = WIDE, .head_dim = HEAD, .w = w, .w_step = HEAD},
+    };
+    (void)state;
+    struct model *m = load(NULL);
+    struct cpu_backend b = {.model = m, .kernels = cpu_kernels_select("")};
+    for (uint32_t i = 0; i < WIDE; i++)
+        w[i] = 1.0f + (float)i / WIDE;
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        struct step s = steps[i];
+        for (uint32_t k = 0; k < 3 * ROW; k++)
+            whole[k / ROW][k % ROW] = parts[k / ROW][k % ROW] = (float)(k * 37 % 101) / 40 - 1;
+        for (int buf = 0; buf < 3; buf++)
+            b.bufs[BUF_Q + buf] = whole[buf];
+        cpu_run_step(&b, &s, 0, 0, 1, WHOLE_ROW);
+        for (int buf = 0; buf < 3; buf++)
+            b.bufs[BUF_Q + buf] = parts[buf];
+        cpu_run_step(&b, &s, 0, 0, 1, (struct row_part){3, 4, 4});
+        cpu_run_step(&b, &s, 0, 0, 1, (struct row_part){0, 3, 4});
+        assert_memory_equal(whole, parts, sizeof whole);
+    }
+    model_destroy(m);
+}
+
+/* The units of a phase of rows made of these steps. */
+static struct phase find(const struct step *steps, uint32_t n, bool gather, bool places)
+{
+    struct step list[3];
+    struct phase p = {.kind = PHASE_ROWS, .n = n, .gather = gather, .places = places};
+    memcpy(list, steps, n * sizeof *steps);
+    struct cpu_backend b = {.phases = &p, .n_phases = 1, .steps = list};
+    cpu_find_parts(&b);
+    return p;
+}
+
+static void units_are_what_steps_allow(void **state)
+{
+    enum { N = 6 * SUPER_K };
+    const struct step pack = {.kind = STEP_PACK, .n = N};
+    const struct step gated = {.kind = STEP_GATED, .in2 = BUF_UP, .out = BUF_GATE, .n = N};
+    struct step steps[3] = {gated, pack, pack};
+    (void)state;
+    assert_int_equal(find(steps, 2, false, false).units, 6);
+    assert_int_equal(find(steps, 3, false, false).units, 1);
+    assert_int_equal(find(steps, 2, true, false).units, 1);
+    assert_int_equal(find(steps, 2, false, true).units, 1);
+    steps[0].n = N / 2; /* not the columns that are packed */
+    assert_int_equal(find(steps, 2, false, false).units, 1);
+    steps[0] = gated;
+    steps[0].in2 = BUF_GATE; /* what others have yet to read would be written */
+    steps[0].in2_first = N / 2;
+    assert_int_equal(find(steps, 2, false, false).units, 1);
+    steps[0].in2_first = N;
+    assert_int_equal(find(steps, 2, false, false).units, 6);
+    steps[0].in2_first = 0;
+    assert_int_equal(find(steps, 2, false, false).units, 6);
+    steps[0].kind = STEP_NORM;
+    assert_int_equal(find(steps, 2, false, false).units, 1);
+    const struct step heads[3] = {
+        {.kind = STEP_HEAD_NORM, .n = 8 * HEAD, .head_dim = HEAD},
+        {.kind = STEP_HEAD_NORM, .n = 6 * HEAD, .head_dim = HEAD},
+        {.kind = STEP_ROPE_STORE, .n_head = 8, .n_head_kv = 4, .head_dim = HEAD}};
+    assert_int_equal(find(heads, 1, false, false).units, 8);
+    assert_int_equal(find(heads, 2, false, false).units, 2);
+    assert_int_equal(find(heads + 2, 1, false, false).units, 4);
+    assert_int_equal(find(heads, 3, false, false).units, 2);
+    assert_true(find(heads, 3, false, false).by_heads);
+}
+
+/* What attention with so many heads does of the phases around it. */
+static void check_beside(uint32_t n_head, uint32_t n_head_kv, bool rotates, bool packs)
+{
+    struct step steps[] = {
+        {.kind = STEP_ROPE_STORE, .n_head = n_head, .n_head_kv = 4, .head_dim = SUPER_K},
+        {.kind = STEP_PACK, .n = n_head * SUPER_K}};
+    struct phase p[] = {{.kind = PHASE_ROWS, .n = 1},
+                        {.kind = PHASE_ATTENTION,
+                         .n_head = n_head,
+                         .n_head_kv = n_head_kv,
+                         .n_channels = n_head * SUPER_K},
+                        {.kind = PHASE_ROWS, .first = 1, .n = 1}};
+    struct cpu_backend b = {.phases = p, .n_phases = 3, .steps = steps};
+    cpu_find_parts(&b);
+    assert_true(p[1].may_rotate == rotates && p[1].packs == packs);
+}
+
+static void attention_does_what_is_its_heads(void **state)
+{
+    (void)state;
+    check_beside(8, 4, true, true);
+    check_beside(8, 8, false, true);
+    check_beside(4 * ATTN_QUERIES, 4, true, true);
+    check_beside(8 * ATTN_QUERIES, 4, false, false); /* an item lacks heads */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bits_do_not_depend_on_parts),
         cmocka_unit_test(phases_are_divided),
+        cmocka_unit_test(steps_go_by_parts),
+        cmocka_unit_test(units_are_what_steps_allow),
+        cmocka_unit_test(attention_does_what_is_its_heads),
     };
     return cmocka_run_group_tests_name("parts", tests, NULL, NULL);
 }
