@@ -192,7 +192,7 @@ static void steps_go_by_parts(void **state)
 {
     static float whole[3][ROW], parts[3][ROW], w[WIDE];
     static const struct step steps[] = {
-        {.kind = STEP_UNARY, .unary = UNARY_SIGMOID, .in = BUF_Q, .out = BUF_K, .n = WIDE},
+        {.kind = STEP_UNARY, .unary = UNARY_SIGMOID, .in = BUF_Q, .out = BUF_Q, .n = WIDE},
         {.kind = STEP_GATED, .gate = GATE_SILU, .in = BUF_Q, .in2 = BUF_K, .out = BUF_V, .n = WIDE},
         {.kind = STEP_GATED,
          .gate = GATE_SITU,
