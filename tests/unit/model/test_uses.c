@@ -1,22 +1,9 @@
 /* Who reads what in the plans of all golden models. */
 #include "model/uses.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#include "golden_models.h"
 
 #include <glob.h>
-
-static struct model *load(const char *path)
-{
-    struct model *m;
-    struct err_info e;
-    if (model_load(path, &m, &e) != OK)
-        fail_msg("%s: %s", path, e.text);
-    return m;
-}
 
 static bool needs_all_rows(const struct op *op)
 {
