@@ -17,7 +17,9 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "fuzz"))
-import make_corpus_model as tiny  # noqa: E402
+import tiny_attending as attending  # noqa: E402
+import tiny_model as tiny  # noqa: E402
+import tiny_recurrent as recurrent  # noqa: E402
 from make_corpus_gguf import BOOL, F32, I32, STRING, U8, U32, U64  # noqa: E402
 
 WEIR = os.environ.get("WEIR_BIN", str(ROOT / "build" / "weir"))
@@ -134,10 +136,10 @@ def further():
                 yield f"{arch}_{key}_{v}", make(**{f"{arch}.{key}": (F32, v)}), (f"{arch}.{key}",)
 
     def tiny_mimo2(**more):
-        return tiny.mimo2(**{key.removeprefix("mimo2."): v for key, v in more.items()})
+        return attending.mimo2(**{key.removeprefix("mimo2."): v for key, v in more.items()})
 
     def latent(**more):
-        return tiny.deepseek(False, **{**tiny.GROUPS, **more})
+        return attending.deepseek(False, **{**attending.GROUPS, **more})
 
     yield from integers(
         latent, "deepseek2",
@@ -149,9 +151,9 @@ def further():
         ("expert_group_count", 3, 5), ("expert_group_used_count", 0, 3), ("expert_shared_count", 0),
         ("expert_feed_forward_length",), ("expert_gating_func", 4), ("nextn_predict_layers", 1, 2),
         ("attention.temperature_length", 0), ("feed_forward_length",))
-    yield "deepseek2_old_key_length", tiny.deepseek(True, **{
+    yield "deepseek2_old_key_length", attending.deepseek(True, **{
         "deepseek2.attention.key_length": (U32, 8)}), ("deepseek2.attention.key_length is 8",)
-    yield "deepseek2_old_latent", tiny.deepseek(True, **{
+    yield "deepseek2_old_latent", attending.deepseek(True, **{
         "deepseek2.attention.kv_lora_rank": (U32, 6)}), ("attn_kv_b.weight has shape",)
     for key, v, words in (("attention.kv_lora_rank", 6, "attn_k_b.weight has shape"),
                           ("attention.q_lora_rank", 8, "attn_q_a.weight is missing"),
@@ -166,30 +168,30 @@ def further():
                      "rope.scaling.yarn_log_multiplier")
 
     yield from integers(
-        tiny.sparse, "glm-dsa", {"attention.indexer.top_k": (3, 2**26)},
+        attending.sparse, "glm-dsa", {"attention.indexer.top_k": (3, 2**26)},
         ("attention.indexer.top_k", 0), ("attention.kv_lora_rank", 0, 1))
-    yield "glm-dsa_no_top_k", tiny.sparse(**{
+    yield "glm-dsa_no_top_k", attending.sparse(**{
         "glm-dsa.attention.indexer.top_k": (STRING, "8")}), ("attention.indexer.top_k", "integer")
-    yield "glm-dsa_longer_than_picked", tiny.sparse(**{
+    yield "glm-dsa_longer_than_picked", attending.sparse(**{
         "glm-dsa.attention.indexer.top_k": (U32, 2)}), ("sparse attention", "2 positions")
 
     yield from integers(
-        tiny.kimi, "kimi-linear", {}, ("kda.head_dim", 0, 1025), ("ssm.conv_kernel", 0, 1, 9),
+        recurrent.kimi, "kimi-linear", {}, ("kda.head_dim", 0, 1025), ("ssm.conv_kernel", 0, 1, 9),
         ("attention.kv_lora_rank", 0, 1))
     for key, v, words in (("kda.head_dim", 5, "attn_q.weight has shape"),
                           ("ssm.conv_kernel", 3, "ssm_conv1d_q.weight has shape")):
-        yield f"kimi-linear_{key}_{v}", tiny.kimi(**{"kimi-linear." + key: (U32, v)}), (words,)
+        yield f"kimi-linear_{key}_{v}", recurrent.kimi(**{"kimi-linear." + key: (U32, v)}), (words,)
     for heads, words in (([0, 0], "attention.head_count"), ([1, 1], "blk.1.attn_"), ([0, 1], "blk.0.")):
-        yield f"kimi-linear_heads_{heads}", tiny.kimi(**{
+        yield f"kimi-linear_heads_{heads}", recurrent.kimi(**{
             "kimi-linear.attention.head_count_kv": (I32, heads)}), (words,)
 
     for key, v, words in (("kda.safe_gate", (BOOL, False), "kda.safe_gate is false"),
                           ("kda.gate_lower_bound", (F32, 0.5), "kda.gate_lower_bound is 0.5"),
                           ("kda.gate_lower_bound", (F32, 0.0), "kda.gate_lower_bound is 0"),
                           ("kda.head_dim", (U32, 5), "attn_q.weight has shape")):
-        yield f"bailingmoe3_{key}_{v[1]}", tiny.ling(**{"bailingmoe3." + key: v}), (words,)
+        yield f"bailingmoe3_{key}_{v[1]}", recurrent.ling(**{"bailingmoe3." + key: v}), (words,)
     yield from integers(
-        tiny.recalling, "kimi-k3", {"attn_res.block_size": (2,), "expert_latent_length": (8,)},
+        recurrent.recalling, "kimi-k3", {"attn_res.block_size": (2,), "expert_latent_length": (8,)},
         ("kda.head_dim", 0, 1025), ("attn_res.block_size", 2**20 + 1), ("expert_latent_length", 2**17))
     for key, v, words in (("activation.situ_beta", (F32, 0.0), "activation.situ_beta is 0"),
                           ("activation.situ_beta", (F32, float("nan")), "activation.situ_beta"),
@@ -197,52 +199,52 @@ def further():
                           ("kda.gate_lower_bound", (F32, 0.5), "kda.gate_lower_bound is 0.5"),
                           ("attn_res.block_size", (U32, 0), "_res_score.weight has no place"),
                           ("expert_latent_length", (U32, 0), "ffn_gate_exps.weight has shape")):
-        yield f"kimi-k3_{key}_{v[1]}", tiny.recalling(**{"kimi-k3." + key: v}), (words,)
+        yield f"kimi-k3_{key}_{v[1]}", recurrent.recalling(**{"kimi-k3." + key: v}), (words,)
     for key in ("attn_res.block_size", "activation.situ_beta"):
-        yield f"kimi-k3_no_{key}", tiny.recalling(drop=[key]), (f"kimi-k3.{key} is missing",)
-    yield "bailingmoe3_unbounded", tiny.ling(False), ("kda.gate_lower_bound is missing",)
+        yield f"kimi-k3_no_{key}", recurrent.recalling(drop=[key]), (f"kimi-k3.{key} is missing",)
+    yield "bailingmoe3_unbounded", recurrent.ling(False), ("kda.gate_lower_bound is missing",)
 
     yield from integers(
-        tiny.rwkv6, "rwkv6", {"rescale_every_n_layers": (0, 1, *BIG)}, ("wkv.head_size", 0, 3, 1025),
+        recurrent.rwkv6, "rwkv6", {"rescale_every_n_layers": (0, 1, *BIG)}, ("wkv.head_size", 0, 3, 1025),
         ("token_shift_count", 0, 1, 3), ("time_mix_extra_dim", 0, 2**14 + 1),
         ("time_decay_extra_dim", 0, 2**14 + 1))
     yield from integers(
-        tiny.rwkv, "rwkv7", {"token_shift_count": (2,)}, ("wkv.head_size", 0, 3, 1025),
+        recurrent.rwkv, "rwkv7", {"token_shift_count": (2,)}, ("wkv.head_size", 0, 3, 1025),
         ("token_shift_count", 0, 1, 3),
         *((f"attention.{x}_lora_rank", 0, 2**14 + 1)
           for x in ("decay", "iclr", "value_residual_mix", "gate")))
-    yield "rwkv7_no_forward_part", tiny.rwkv(**{
+    yield "rwkv7_no_forward_part", recurrent.rwkv(**{
         "rwkv7.feed_forward_length": (U32, 0)}), ("feed_forward_length is missing or 0",)
 
     yield from integers(
-        tiny.llama4, "llama4",
+        attending.llama4, "llama4",
         {"attention.sliding_window": (0, 1, *BIG), "interleave_moe_layer_step": (0, *BIG),
          "attention.chunk_size": (0, *BIG), "attention.sliding_window_pattern": (0, 1, *BIG)},
         ("expert_used_count", 0, 5), ("expert_shared_count", 0))
-    yield "llama4_no_pattern", tiny.llama4(**{
+    yield "llama4_no_pattern", attending.llama4(**{
         "llama4.attention.sliding_window_pattern": (BOOL, [])}), ("sliding_window_pattern",)
-    yield "llama4_temperature", tiny.llama4(**{
+    yield "llama4_temperature", attending.llama4(**{
         "llama4.attention.temperature_scale": (F32, 0.1)}), ("attention.temperature_scale",)
 
     yield from integers(
-        tiny.mistral3, "mistral3", {"attention.temperature_length": (1,)},
+        attending.mistral3, "mistral3", {"attention.temperature_length": (1,)},
         ("rope.scaling.original_context_length", 0), ("attention.temperature_length", 0))
-    yield from reals(tiny.mistral3, "mistral3", "rope.scaling.factor", "attention.temperature_scale",
+    yield from reals(attending.mistral3, "mistral3", "rope.scaling.factor", "attention.temperature_scale",
                      "rope.scaling.yarn_log_multiplier", "rope.scaling.yarn_beta_fast",
                      "rope.scaling.yarn_beta_slow", "rope.scaling.attn_factor")
 
     yield from integers(
-        tiny.glm, "glm4moe", {"rope.dimension_count": (6,)},
+        attending.glm, "glm4moe", {"rope.dimension_count": (6,)},
         ("nextn_predict_layers", 2, 3), ("expert_used_count", 0, 5), ("expert_count", 0, 1025),
         ("expert_shared_count", 0), ("expert_gating_func", 3, 4), ("rope.dimension_count", 0, 16))
-    yield "glm4moe_nothing_beside", tiny.glm(**{
+    yield "glm4moe_nothing_beside", attending.glm(**{
         "glm4moe.nextn_predict_layers": (U32, 0)}), ("blk.1.attn_norm.weight is missing",)
-    yield "glm4moe_more_experts", tiny.glm(**{
+    yield "glm4moe_more_experts", attending.glm(**{
         "glm4moe.expert_count": (U32, 1024)}), ("ffn_gate_inp.weight has shape",)
-    yield from reals(tiny.glm, "glm4moe", "expert_weights_scale")
+    yield from reals(attending.glm, "glm4moe", "expert_weights_scale")
 
     yield from integers(
-        tiny.gemma4, "gemma4", {"attention.sliding_window": (1, *BIG)},
+        attending.gemma4, "gemma4", {"attention.sliding_window": (1, *BIG)},
         ("attention.shared_kv_layers", 3), ("embedding_length_per_layer_input", 8193),
         ("attention.key_length_swa", 0, 1), ("attention.value_length_swa", 0),
         ("rope.dimension_count_swa", 0, 7, 16))
@@ -252,55 +254,55 @@ def further():
                           ("embedding_length_per_layer_input", 5, "per_layer_token_embd.weight has"),
                           ("attention.key_length_swa", 16, "attention.value_length_swa"),
                           ("attention.head_count_kv", 2, "attn_k.weight has shape")):
-        yield f"gemma4_{key}_{v}", tiny.gemma4(**{"gemma4." + key: (U32, v)}), (words,)
-    yield "gemma4_other_heads", tiny.gemma4(**{
+        yield f"gemma4_{key}_{v}", attending.gemma4(**{"gemma4." + key: (U32, v)}), (words,)
+    yield "gemma4_other_heads", attending.gemma4(**{
         "gemma4.attention.head_count_kv": (I32, [1, 1, 2])}), ("layer 2 has 2 KV heads",)
     for n, good in ((2, True), (1, False), (4, False)): # of layers that see everything, not of windowed ones
-        yield f"gemma4_factors_{n}", tiny.gemma4(n, **{"gemma4.rope.dimension_count": (U32, 4)}), GOOD if good else (
-            "rope_freqs.weight is not 2",)
-    yield "gemma4_experts", tiny.gemma4_experts(), GOOD
-    yield from integers(tiny.gemma4_experts, "gemma4", {}, ("expert_used_count", 0, 5))
+        yield f"gemma4_factors_{n}", attending.gemma4(n, **{
+            "gemma4.rope.dimension_count": (U32, 4)}), GOOD if good else ("rope_freqs.weight is not 2",)
+    yield "gemma4_experts", attending.gemma4_experts(), GOOD
+    yield from integers(attending.gemma4_experts, "gemma4", {}, ("expert_used_count", 0, 5))
     for v, words in ((0, "ffn_gate_inp.weight has no place"), (3, "ffn_gate_inp.weight has shape")):
-        yield f"gemma4_experts_{v}", tiny.gemma4_experts(**{
+        yield f"gemma4_experts_{v}", attending.gemma4_experts(**{
             "gemma4.expert_count": (U32, v)}), (words,)
 
-    yield "gemma3n", tiny.gemma3n(), GOOD
+    yield "gemma3n", attending.gemma3n(), GOOD
     yield from integers(
-        tiny.gemma3n, "gemma3n", {}, ("altup.num_inputs", 0, 1, 9), ("altup.active_idx", 1),
+        attending.gemma3n, "gemma3n", {}, ("altup.num_inputs", 0, 1, 9), ("altup.active_idx", 1),
         ("embedding_length_per_layer_input", 0, 8193), ("attention.shared_kv_layers", 1))
-    yield "gemma3n_3_streams", tiny.gemma3n(**{
+    yield "gemma3n_3_streams", attending.gemma3n(**{
         "gemma3n.altup.num_inputs": (U32, 3)}), ("altup_proj.weight has shape",)
     for v, words in (([-math.inf], GOOD), ([math.nan], ("[0] is nan",)), ([math.inf], ("[0] is inf",)),
                      ([1.0, 1.0], ("is not 1 f32",)), (1.0, ("is not 1 f32",))):
-        yield f"gemma3n_sparsity_{v}", tiny.gemma3n(**{
+        yield f"gemma3n_sparsity_{v}", attending.gemma3n(**{
             "gemma3n.activation_sparsity_scale": (F32, v)}), words
 
-    yield "hy_v4", tiny.connected(), GOOD
-    yield "hy_v4_whole", tiny.connected(False), GOOD
-    yield "hy_v4_without_top_k", tiny.connected(**{"hy_v4.attention.indexer.top_k": (U32, 0)}), GOOD
-    yield from integers(tiny.connected, "hy_v4", {"attention.indexer.top_k": (3, 2**26)},
+    yield "hy_v4", attending.connected(), GOOD
+    yield "hy_v4_whole", attending.connected(False), GOOD
+    yield "hy_v4_without_top_k", attending.connected(**{"hy_v4.attention.indexer.top_k": (U32, 0)}), GOOD
+    yield from integers(attending.connected, "hy_v4", {"attention.indexer.top_k": (3, 2**26)},
                         ("hyper_connection.count", 0, 1, 9))
-    yield "hy_v4_3_streams", tiny.connected(**{
+    yield "hy_v4_3_streams", attending.connected(**{
         "hy_v4.hyper_connection.count": (U32, 3)}), ("hc_attn_fn.weight has shape",)
     for key, least in (("epsilon", 0.0), ("magnitude", 0.0)):
-        yield f"hy_v4_least_{key}", tiny.connected(**{f"hy_v4.hyper_connection.{key}": (F32, least)}), GOOD
+        yield f"hy_v4_least_{key}", attending.connected(**{f"hy_v4.hyper_connection.{key}": (F32, least)}), GOOD
         for v in (-1.0, 1e7, math.nan, math.inf):
-            yield f"hy_v4_{key}_{v}", tiny.connected(**{f"hy_v4.hyper_connection.{key}": (F32, v)}), (key,)
-        yield f"hy_v4_{key}_text", tiny.connected(**{f"hy_v4.hyper_connection.{key}": (STRING, "1")}), (key,)
+            yield f"hy_v4_{key}_{v}", attending.connected(**{f"hy_v4.hyper_connection.{key}": (F32, v)}), (key,)
+        yield f"hy_v4_{key}_text", attending.connected(**{f"hy_v4.hyper_connection.{key}": (STRING, "1")}), (key,)
     for key in ("count", "epsilon", "magnitude"):
-        yield f"hy_v4_no_{key}", tiny.connected(drop=[f"hy_v4.hyper_connection.{key}"]), (key, "missing")
+        yield f"hy_v4_no_{key}", attending.connected(drop=[f"hy_v4.hyper_connection.{key}"]), (key, "missing")
 
-    yield "hrm_text", tiny.cycles(), GOOD
-    yield from integers(tiny.cycles, "hrm_text", {}, ("hrm.layers_per_stack", 0, 5), ("hrm.l_cycles", 0, 5),
+    yield "hrm_text", attending.cycles(), GOOD
+    yield from integers(attending.cycles, "hrm_text", {}, ("hrm.layers_per_stack", 0, 5), ("hrm.l_cycles", 0, 5),
                         ("hrm.h_cycles", 0, 5), ("block_count", 0))
     for key, v in (("layers_per_stack", 2), ("l_cycles", 2), ("l_cycles", 4), ("h_cycles", 1), ("h_cycles", 4)):
-        yield f"hrm_text_{key}_{v}", tiny.cycles(**{f"hrm_text.hrm.{key}": (U32, v)}), ("block_count is 4, but",)
-    yield "hrm_text_5_layers", tiny.cycles(**{"hrm_text.block_count": (U32, 5)}), ("block_count is 5, but",)
+        yield f"hrm_text_{key}_{v}", attending.cycles(**{f"hrm_text.hrm.{key}": (U32, v)}), ("block_count is 4, but",)
+    yield "hrm_text_5_layers", attending.cycles(**{"hrm_text.block_count": (U32, 5)}), ("block_count is 5, but",)
     for key in ("layers_per_stack", "l_cycles", "h_cycles"):
-        yield f"hrm_text_no_{key}", tiny.cycles(drop=[f"hrm_text.hrm.{key}"]), (key, "missing")
+        yield f"hrm_text_no_{key}", attending.cycles(drop=[f"hrm_text.hrm.{key}"]), (key, "missing")
     for name in ("hrm.z_l_init", "blk.1.attn_gate.weight"):
-        yield f"hrm_text_no_{name}", tiny.cycles(drop=[name]), (name, "missing")
-    yield "hrm_text_logit_scale", tiny.cycles(**{"hrm_text.logit_scale": (F32, 2.0)}), ("logit_scale",)
+        yield f"hrm_text_no_{name}", attending.cycles(drop=[name]), (name, "missing")
+    yield "hrm_text_logit_scale", attending.cycles(**{"hrm_text.logit_scale": (F32, 2.0)}), ("logit_scale",)
 
     def one_tensor(**more):
         """Gate and up of each expert below each other."""
@@ -342,17 +344,17 @@ def further():
             "output_norm.weight", "blk.0.attn_norm.weight", "blk.0.ffn_norm.weight"]), GOOD
     yield from reals(lambda **more: tiny.small("olmo", set_keys={
         "olmo." + tiny.LN: (F32, 1e-5), **more}), "olmo", "attention.clamp_kqv")
-    yield "slopes", tiny.sloped(), GOOD
+    yield "slopes", attending.sloped(), GOOD
     for v in (0.0, 999.0):
-        yield f"slopes_{v}", tiny.sloped(**{"attention.max_alibi_bias": (F32, v)}), GOOD
-    yield from reals(lambda **more: tiny.sloped(**{k.removeprefix("mpt."): v for k, v in more.items()}),
+        yield f"slopes_{v}", attending.sloped(**{"attention.max_alibi_bias": (F32, v)}), GOOD
+    yield from reals(lambda **more: attending.sloped(**{k.removeprefix("mpt."): v for k, v in more.items()}),
                      "mpt", "attention.max_alibi_bias")
-    yield "slopes_text", tiny.sloped(**{"attention.max_alibi_bias": (STRING, "8")}), ("max_alibi_bias",)
+    yield "slopes_text", attending.sloped(**{"attention.max_alibi_bias": (STRING, "8")}), ("max_alibi_bias",)
     yield "slopes_of_llama", tiny.small("llama", set_keys={
         "llama.attention.max_alibi_bias": (F32, 8.0)}), ("attention.max_alibi_bias are not supported",)
 
-    yield "nemotron_3", tiny.nemotron(), GOOD
-    yield "nemotron_3_latent", tiny.nemotron(moe_latent_size=(U32, 4)), GOOD
+    yield "nemotron_3", recurrent.nemotron(), GOOD
+    yield "nemotron_3_latent", recurrent.nemotron(moe_latent_size=(U32, 4)), GOOD
     for key, v, words in (("expert_used_count", [1, 0], GOOD), ("expert_used_count", [1, 3], GOOD),
                           ("expert_used_count", [0, 2], ("expert_used_count[0] is 0", "expected 1 to 2")),
                           ("expert_used_count", [0, 0], ("expert_used_count is missing or 0",)),
@@ -362,25 +364,25 @@ def further():
                           ("expert_feed_forward_length", [8, 0], GOOD),
                           ("expert_feed_forward_length", [0, 8], GOOD),
                           ("expert_feed_forward_length", [7, 8], ("ffn_up_exps.weight has shape",))):
-        yield f"nemotron_3_{key}_{v}", tiny.nemotron(**{key: (I32, v)}), words
+        yield f"nemotron_3_{key}_{v}", recurrent.nemotron(**{key: (I32, v)}), words
     for v in (tiny.N_EMBD + 1, *BIG):
-        yield f"nemotron_3_latent_{v}", tiny.nemotron(moe_latent_size=(U32, v)), ("moe_latent_size",)
+        yield f"nemotron_3_latent_{v}", recurrent.nemotron(moe_latent_size=(U32, v)), ("moe_latent_size",)
     for key, *values in (("expert_count", 0, 5), ("expert_used_count", 0, 5), ("ssm.group_count", 0),
                          ("expert_feed_forward_length",), ("expert_shared_feed_forward_length",)):
         for v in (*values, *BIG):
-            yield f"nemotron_3_{key}_{v}", tiny.nemotron(**{key: (U32, v)}), (
+            yield f"nemotron_3_{key}_{v}", recurrent.nemotron(**{key: (U32, v)}), (
                 "ffn_gate_inp.weight has shape" if (key, v) == ("expert_count", 5) else key,)
 
     for key in ("expert_feed_forward_length", "expert_shared_feed_forward_length"):
-        yield f"nemotron_3_no_{key}", tiny.nemotron(**{ # 0: as feed_forward_length, which says nothing here
+        yield f"nemotron_3_no_{key}", recurrent.nemotron(**{ # 0: as feed_forward_length, which says nothing here
             "feed_forward_length": (I32, [0, 0]), key: (U32, 0)}), (f"{key} is missing or 0",)
 
-    yield "granite_swa", tiny.granite_windows(), GOOD
+    yield "granite_swa", attending.granite_windows(), GOOD
     for name, v in (("short", (BOOL, [])), ("reals", (F32, [1.0])), ("text", (STRING, "1"))):
-        yield f"granite_swa_{name}", tiny.granite_windows(**{"attention.rope_pattern": v}), (
+        yield f"granite_swa_{name}", attending.granite_windows(**{"attention.rope_pattern": v}), (
             "rope_pattern is not 1 bools",)
     for name, v in (("integers", (U32, [1])), ("number", (U32, 0))): # as llama.cpp saves them
-        yield f"granite_swa_{name}", tiny.granite_windows(**{"attention.rope_pattern": v}), GOOD
+        yield f"granite_swa_{name}", attending.granite_windows(**{"attention.rope_pattern": v}), GOOD
 
     def biased(name, n, arch="qwen3"):
         return tiny.small(arch, set_tensors={f"blk.0.{name}.bias": (0, (n,))})
@@ -393,68 +395,68 @@ def further():
         yield f"qwen3_{name}_bias", biased(name, tiny.N_EMBD), (f"{name}.bias has no place",)
 
     gate = "blk.0.attn_gate.weight"
-    yield "laguna", tiny.laguna(), GOOD
-    yield "laguna_by_value", tiny.laguna({gate: (0, (tiny.N_EMBD, tiny.N_HEAD * tiny.HEAD))}), GOOD
-    yield "laguna_other_gate", tiny.laguna({gate: (0, (tiny.N_EMBD, tiny.HEAD))}), (f"{gate} has shape",)
-    yield "laguna_gate_elsewhere", tiny.laguna({gate.replace("gate", "gats"): (0, (tiny.N_EMBD, 2))}), (
+    yield "laguna", attending.laguna(), GOOD
+    yield "laguna_by_value", attending.laguna({gate: (0, (tiny.N_EMBD, tiny.N_HEAD * tiny.HEAD))}), GOOD
+    yield "laguna_other_gate", attending.laguna({gate: (0, (tiny.N_EMBD, tiny.HEAD))}), (f"{gate} has shape",)
+    yield "laguna_gate_elsewhere", attending.laguna({gate.replace("gate", "gats"): (0, (tiny.N_EMBD, 2))}), (
         "attn_gats.weight has no place",)
-    yield "laguna_odd_windows", tiny.laguna(**{"rope.dimension_count_swa": (U32, 5)}), (
+    yield "laguna_odd_windows", attending.laguna(**{"rope.dimension_count_swa": (U32, 5)}), (
         "rope.dimension_count_swa is odd",)
-    yield "step35", tiny.step35(), GOOD
+    yield "step35", attending.step35(), GOOD
     for n in (2, 6): # half of it is odd
-        yield f"step35_turns_{n}", tiny.step35(**{"rope.dimension_count": (U32, n)}), (
+        yield f"step35_turns_{n}", attending.step35(**{"rope.dimension_count": (U32, n)}), (
             f"rope.dimension_count is {n}",)
     for n, good in ((2, True), (4, True), (1, False), (3, False), (8, False)): # of either kind of layer
-        yield f"step35_factors_{n}", tiny.step35({"rope_freqs.weight": (0, (n,))}), GOOD if good else (
+        yield f"step35_factors_{n}", attending.step35({"rope_freqs.weight": (0, (n,))}), GOOD if good else (
             "rope_freqs.weight is not",)
-    yield "spark2_5", tiny.spark2_5(), GOOD
+    yield "spark2_5", attending.spark2_5(), GOOD
     for n in (1, 2, 3, 4, 8): # the layers of windows read 4
-        yield f"spark2_5_factors_{n}", tiny.spark2_5({"rope_freqs.weight": (0, (n,))}), GOOD if n == 4 else (
+        yield f"spark2_5_factors_{n}", attending.spark2_5({"rope_freqs.weight": (0, (n,))}), GOOD if n == 4 else (
             "rope_freqs.weight is not",)
     for name in ("swiglu_clamp_exp", "swiglu_clamp_shexp"):
         for v in ((F32, [0.5, 0.5]), (F32, []), (U32, [1]), (STRING, "1"), (F32, [math.nan]), (F32, -1.0)):
-            yield f"step35_{name}_{v}", tiny.step35(**{name: v}), (name,)
+            yield f"step35_{name}_{v}", attending.step35(**{name: v}), (name,)
         for v in ((F32, 0.0), (F32, [0.0]), (F32, 7.0)):
-            yield f"step35_{name}_{v}", tiny.step35(**{name: v}), GOOD
-    for tiny_windowed in (tiny.step35, tiny.mimo2):
+            yield f"step35_{name}_{v}", attending.step35(**{name: v}), GOOD
+    for tiny_windowed in (attending.step35, attending.mimo2):
         arch = tiny_windowed.__name__
         for name, v, words in (("", (U32, 0), "sliding_window is missing or 0"), ("_pattern", (U32, 1), "no array"),
                                ("_pattern", (BOOL, []), "_pattern is not 1 bools")):
             yield f"{arch}{name}_{v}", tiny_windowed(**{"attention.sliding_window" + name: v}), (words,)
-    yield "mimo2", tiny.mimo2(), GOOD
+    yield "mimo2", attending.mimo2(), GOOD
     yield from integers(tiny_mimo2, "mimo2", {}, ("attention.value_length", 0, 1, tiny.HEAD + 1))
-    yield "mimo2_length_2", tiny.mimo2(**{"attention.value_length": (U32, 2)}), ("attn_v.weight has shape",)
-    yield "mimo2_windows_of_others", tiny.mimo2(**{"attention.value_length_swa": (U32, 8)}), (
+    yield "mimo2_length_2", attending.mimo2(**{"attention.value_length": (U32, 2)}), ("attn_v.weight has shape",)
+    yield "mimo2_windows_of_others", attending.mimo2(**{"attention.value_length_swa": (U32, 8)}), (
         "attention.value_length_swa of 8",)
     yield from reals(tiny_mimo2, "mimo2", "attention.value_scale")
     yield "llama_value_scale", tiny.small("llama", set_keys={"llama.attention.value_scale": (F32, 0.7)}), (
         "attention.value_scale are not supported",)
 
-    yield "bitnet", tiny.bitnet(), GOOD
-    yield "bitnet_no_scale", tiny.bitnet(drop=["blk.0.attn_v.scale"]), GOOD
+    yield "bitnet", attending.bitnet(), GOOD
+    yield "bitnet_no_scale", attending.bitnet(drop=["blk.0.attn_v.scale"]), GOOD
     for name in ("attn_sub_norm.weight", "ffn_sub_norm.weight"):
-        yield f"bitnet_no_{name}", tiny.bitnet(drop=["blk.0." + name]), (f"{name} is missing",)
-        yield f"bitnet_short_{name}", tiny.bitnet({"blk.0." + name: (0, (4,))}), (f"{name} has shape 4",)
-    yield "bitnet_scales", tiny.bitnet({"blk.0.attn_v.scale": (0, (2,))}), ("attn_v.scale has shape 2",)
-    yield "bitnet_other_scale", tiny.bitnet({"blk.0.attn_norm.scale": (0, (1,))}), ("has no place",)
+        yield f"bitnet_no_{name}", attending.bitnet(drop=["blk.0." + name]), (f"{name} is missing",)
+        yield f"bitnet_short_{name}", attending.bitnet({"blk.0." + name: (0, (4,))}), (f"{name} has shape 4",)
+    yield "bitnet_scales", attending.bitnet({"blk.0.attn_v.scale": (0, (2,))}), ("attn_v.scale has shape 2",)
+    yield "bitnet_other_scale", attending.bitnet({"blk.0.attn_norm.scale": (0, (1,))}), ("has no place",)
     yield "scale_of_llama", tiny.small("llama", set_tensors={"blk.0.attn_v.scale": (0, (1,))}), (
         "attn_v.scale has no place",)
     scale = struct.pack("<f", random.Random("blk.0.attn_v.scale").uniform(-0.3, 0.3))
     for v in (math.nan, -math.inf):
-        yield f"bitnet_scale_{v}", tiny.bitnet().replace(scale, struct.pack("<f", v)), (
+        yield f"bitnet_scale_{v}", attending.bitnet().replace(scale, struct.pack("<f", v)), (
             "attn_v.scale holds what is no number",)
 
     for v in ("silu", "relu2"):
-        yield f"bitnet_{v}", tiny.bitnet(keys={"bitnet.hidden_activation": (STRING, v)}), GOOD
+        yield f"bitnet_{v}", attending.bitnet(keys={"bitnet.hidden_activation": (STRING, v)}), GOOD
     for v in ((STRING, "gelu"), (STRING, "relu"), (STRING, "relu22"), (U32, 2)):
-        yield f"bitnet_{v}", tiny.bitnet(keys={"bitnet.hidden_activation": v}), (
+        yield f"bitnet_{v}", attending.bitnet(keys={"bitnet.hidden_activation": v}), (
             "hidden_activation is neither relu2 nor silu",)
 
     for v in ("gelu", "silu"): # good, but for other commands
-        yield f"modern_bert_{v}", tiny.modern_bert(hidden_activation=(STRING, v)), ("does not continue",)
+        yield f"modern_bert_{v}", attending.modern_bert(hidden_activation=(STRING, v)), ("does not continue",)
     for v in ((STRING, "relu"), (STRING, ""), (U32, 1), (STRING, "x" * 99)):
-        yield f"modern_bert_{v}", tiny.modern_bert(hidden_activation=v), ("hidden_activation is neither",)
-    yield "modern_bert_labels", tiny.modern_bert(
+        yield f"modern_bert_{v}", attending.modern_bert(hidden_activation=v), ("hidden_activation is neither",)
+    yield "modern_bert_labels", attending.modern_bert(
         {"cls.output.weight": (0, (tiny.N_EMBD, 1))}), ("modern-bert: models that score labels",)
     yield "half_of_1", tiny.small("qwen", set_keys={
         "qwen.feed_forward_length": (U32, 1)}), ("feed_forward_length is missing or 0",)
@@ -492,12 +494,12 @@ def further():
         yield f"nvfp4_factor_{v}", fp4().replace(number, struct.pack("<f", v)), ("holds what is no number",)
 
     for v, words in ((5, "pooling_type is 5"), (2**31, "pooling_type"), (2**32 - 1, "does not continue")):
-        yield f"gemma_embedding_pooling_{v}", tiny.gemma_embedding(**{
+        yield f"gemma_embedding_pooling_{v}", attending.gemma_embedding(**{
             "gemma-embedding.pooling_type": (U32, v)}), (words,)
     yield from integers(
-        tiny.gemma_embedding, "gemma-embedding", {},
+        attending.gemma_embedding, "gemma-embedding", {},
         ("rope.dimension_count", 0, 7, 16))
-    yield "gemma_embedding_short_pattern", tiny.gemma_embedding(**{
+    yield "gemma_embedding_short_pattern", attending.gemma_embedding(**{
         "gemma-embedding.attention.sliding_window_pattern": (BOOL, [])}), ("sliding_window_pattern",)
 
 

@@ -12,7 +12,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "fuzz"))
-import make_corpus_model as tiny  # noqa: E402
+import tiny_model as tiny  # noqa: E402
 
 WEIR = os.environ.get("WEIR_BIN", str(ROOT / "build" / "weir"))
 FIRST, SECOND, THIRD = (f"tiny-0000{i}-of-00003.gguf" for i in (1, 2, 3))

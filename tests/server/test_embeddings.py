@@ -18,7 +18,7 @@ from conftest import ROOT, WEIR, Server
 
 sys.path.insert(0, str(ROOT / "tests" / "golden"))
 sys.path.insert(0, str(ROOT / "tests" / "fuzz"))
-import make_corpus_model as tiny  # noqa: E402
+import tiny_model as tiny  # noqa: E402
 import make_encoders as encoders  # noqa: E402
 
 FOLDER = ROOT / "tests" / "data" / "golden" / "encoders"

@@ -11,7 +11,7 @@ import pytest
 import conftest
 
 sys.path.insert(0, str(conftest.ROOT / "tests" / "fuzz"))
-import make_corpus_model as tiny  # noqa: E402
+import tiny_model as tiny  # noqa: E402
 
 
 def overwritten(path):
