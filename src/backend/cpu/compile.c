@@ -2,12 +2,11 @@
  */
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/panel.h"
+#include "backend/cpu/vectors.h"
 #include "base/mem.h"
 #include "model/uses.h"
 
 #include <math.h>
-#include <stdlib.h>
-#include <string.h>
 
 struct compiler {
     struct cpu_backend *b;
@@ -16,7 +15,7 @@ struct compiler {
     enum phase_rows rows;    /* that it is over */
     enum model_buf packed;   /* whose rows the packed activations hold, */
     uint64_t packed_formats; /* for matrices of which formats; 0: nobody's */
-    size_t n_vector_floats;
+    struct vectors v;
     uint64_t n_panels; /* of all matrices so far */
     struct err_info *e;
 };
@@ -80,81 +79,6 @@ static struct step *add_step_over(struct compiler *c,
 static struct step *add_step(struct compiler *c, enum step_kind kind, const struct op *op)
 {
     return add_step_over(c, kind, op, false);
-}
-
-/* An aligned copy of a tensor of floats; NULL for NULL. */
-static const float *copy_vector(struct compiler *c, const struct gguf_tensor *t)
-{
-    if (!t)
-        return NULL;
-    float *to = c->b->vectors + c->n_vector_floats;
-    memcpy(to, t->data, t->n_bytes);
-    c->n_vector_floats += (t->n_bytes / sizeof(float) + 15) / 16 * 16;
-    return to;
-}
-
-/* A small table as floats, whatever the file has. */
-static const float *copy_table(struct compiler *c, const struct gguf_tensor *t)
-{
-    float *to = c->b->vectors + c->n_vector_floats;
-    for (uint64_t i = 0; i < t->ne[1]; i++)
-        gguf_dequantize(
-            t->type, t->data + i * (t->n_bytes / t->ne[1]), to + i * t->ne[0], t->ne[0]);
-    c->n_vector_floats += (t->ne[0] * t->ne[1] + 15) / 16 * 16;
-    return to;
-}
-
-/* A vector of norms that the file leaves out: n times the value that changes nothing. */
-static const float *fill_vector(struct compiler *c, uint32_t n, float value)
-{
-    float *to = c->b->vectors + c->n_vector_floats;
-    for (uint32_t i = 0; i < n; i++)
-        to[i] = value;
-    c->n_vector_floats += (n + 15u) / 16 * 16;
-    return to;
-}
-
-static bool is_table(const struct op *op)
-{
-    return op->kind == OP_ADD_POSITION || op->kind == OP_ADD_TYPE;
-}
-
-static bool has_vector(const struct op *op)
-{
-    return op->w && (op->kind == OP_NORM || op->kind == OP_LAYER_NORM || op->kind == OP_HEAD_NORM ||
-                     op->kind == OP_HEAD_LAYER_NORM || op->kind == OP_HIDDEN ||
-                     op->kind == OP_ATTENTION || op->kind == OP_SELECT || op->kind == OP_MUL ||
-                     op->kind == OP_CONV || op->kind == OP_RATES || op->kind == OP_RECUR);
-}
-
-static enum err alloc_vectors(struct compiler *c)
-{
-    size_t n = 16;
-    for (uint32_t i = 0; i < c->m->n_ops; i++) {
-        const struct op *op = &c->m->ops[i];
-        if (has_vector(op))
-            n += op->w->n_bytes / sizeof(float) + 16;
-        if (op->kind == OP_HEAD_LAYER_NORM)
-            n += op->n_out + 16;
-        if (op->kind == OP_HEAD_NORM && !op->w)
-            n += op->head_dim + 16;
-        if (op->kind == OP_HEAD_UNIT)
-            n += op->head_dim + 16;
-        if (op->kind == OP_ATTENTION)
-            n += op->n_head + 16;
-        if (op->kind == OP_LAYER_NORM)
-            n += 2 * ((size_t)op->n_out + 16);
-        if (is_table(op))
-            n += op->w->ne[0] * op->w->ne[1] + 16;
-        if (op->bias)
-            n += op->bias->n_bytes / sizeof(float) + 16;
-        if (op->factor)
-            n += op->factor->n_bytes / sizeof(float) + 16;
-    }
-    c->b->vectors = mem_aligned(n * sizeof(float));
-    if (!c->b->vectors)
-        return err_set(c->e, ERR_NOMEM, "no memory for %zu values of norms", n);
-    return OK;
 }
 
 /* Add the format of op's matrices to those that read packed activations. */
@@ -231,8 +155,8 @@ static enum err compile_linear(struct compiler *c, const struct op *op)
             return err;
         p = add_phase(c, PHASE_LINEAR);
     }
-    struct matrix *x = add_matrix(c, p, op, copy_vector(c, op->bias));
-    x->scale = copy_vector(c, op->factor);
+    struct matrix *x = add_matrix(c, p, op, vectors_copy(&c->v, op->bias));
+    x->scale = vectors_copy(&c->v, op->factor);
     const struct op *add = joins ? NULL : plan_joined_add(c->m, c->op);
     if (add) {
         x->out = add->out;
@@ -290,8 +214,8 @@ static enum err compile_logits(struct compiler *c, const struct op *op)
     enum err err = pack_for_group(c, op);
     if (err)
         return err;
-    add_matrix(c, add_phase(c, PHASE_LINEAR), op, copy_vector(c, op->bias))->scale =
-        copy_vector(c, op->factor);
+    add_matrix(c, add_phase(c, PHASE_LINEAR), op, vectors_copy(&c->v, op->bias))->scale =
+        vectors_copy(&c->v, op->factor);
     c->packed_formats = 0;
     if (op->scale != 1.0f || op->cap > 0.0f)
         add_step(c, STEP_CAP, op);
@@ -304,7 +228,7 @@ static void compile_hidden(struct compiler *c, const struct op *op)
 {
     c->rows = ROWS_HIDDEN;
     add_phase(c, PHASE_ROWS)->gather = true;
-    add_step(c, op->w ? STEP_NORM : STEP_COPY, op)->w = copy_vector(c, op->w);
+    add_step(c, op->w ? STEP_NORM : STEP_COPY, op)->w = vectors_copy(&c->v, op->w);
 }
 
 /* From here on it is over the rows that are wanted for anything. */
@@ -320,17 +244,8 @@ static void compile_keep(struct compiler *c)
 static void compile_layer_norm(struct compiler *c, const struct op *op)
 {
     struct step *s = add_step(c, STEP_LAYER_NORM, op);
-    s->w = op->w ? copy_vector(c, op->w) : fill_vector(c, op->n_out, 1.0f);
-    s->bias = op->bias ? copy_vector(c, op->bias) : fill_vector(c, op->n_out, 0.0f);
-}
-
-static const float *slopes(struct compiler *c, const struct op *op)
-{
-    float *to = c->b->vectors + c->n_vector_floats;
-    for (uint32_t h = 0; h < op->n_head; h++)
-        to[h] = model_alibi_slope(op->alibi, op->n_head, h);
-    c->n_vector_floats += (op->n_head + 15u) / 16 * 16;
-    return to;
+    s->w = op->w ? vectors_copy(&c->v, op->w) : vectors_fill(&c->v, op->n_out, 1.0f);
+    s->bias = op->bias ? vectors_copy(&c->v, op->bias) : vectors_fill(&c->v, op->n_out, 0.0f);
 }
 
 static void compile_attention(struct compiler *c, const struct op *op)
@@ -344,8 +259,8 @@ static void compile_attention(struct compiler *c, const struct op *op)
     p->cap = op->cap;
     p->window = op->window;
     p->window_kind = op->window_kind;
-    p->sinks = copy_vector(c, op->w);
-    p->slopes = op->alibi > 0.0f ? slopes(c, op) : NULL;
+    p->sinks = vectors_copy(&c->v, op->w);
+    p->slopes = op->alibi > 0.0f ? vectors_slopes(&c->v, op) : NULL;
     if (c->packed == op->out)
         c->packed_formats = 0;
 }
@@ -372,7 +287,7 @@ static enum err compile_experts(struct compiler *c, const struct op *op)
     }
     const uint32_t n_panels = p->n_panels, n = c->m->hp.n_expert;
     const size_t row_bytes = op->w->n_bytes / op->w->ne[1] / n;
-    const float *bias = copy_vector(c, op->bias), *factors = copy_vector(c, op->factor);
+    const float *bias = vectors_copy(&c->v, op->bias), *factors = vectors_copy(&c->v, op->factor);
     for (uint32_t i = 0; i < n; i++) {
         struct matrix *x = add_matrix(c, p, op, bias ? bias + (size_t)i * op->n_out : NULL);
         x->expert = true;
@@ -389,47 +304,21 @@ static enum err compile_experts(struct compiler *c, const struct op *op)
 static void compile_select(struct compiler *c, const struct op *op)
 {
     struct step *s = add_step(c, STEP_SELECT, op);
-    s->bias = copy_vector(c, op->bias);
-    s->w = copy_vector(c, op->w);
+    s->bias = vectors_copy(&c->v, op->bias);
+    s->w = vectors_copy(&c->v, op->w);
 }
 
-/* Its weights lie by channel in the file, by row here, so that a vector is of channels. */
 static void compile_conv(struct compiler *c, const struct op *op)
 {
     struct phase *p = add_phase(c, PHASE_CONV);
-    const uint32_t width = c->m->hp.conv_width, n = op->n_out;
-    float *w = c->b->vectors + c->n_vector_floats;
-    copy_vector(c, op->w);
-    for (uint32_t i = 0; i < width; i++)
-        for (uint32_t k = 0; k < n; k++)
-            memcpy(&w[(size_t)i * n + k],
-                   op->w->data + ((size_t)k * width + i) * sizeof *w,
-                   sizeof *w);
     p->layer = op->layer;
     p->first_channel = op->first_channel;
-    p->n_channels = n;
-    p->w = w;
-    p->bias = copy_vector(c, op->bias);
+    p->n_channels = op->n_out;
+    p->w = vectors_taps(&c->v, op, c->m->hp.conv_width);
+    p->bias = vectors_copy(&c->v, op->bias);
     p->gated = op->gated;
     if (c->packed == op->out)
         c->packed_formats = 0;
-}
-
-/* What channels forget by lies by channel in the file, by tiles here, as their states do. */
-static const float *copy_tiles(struct compiler *c, const struct op *op)
-{
-    const uint32_t n = op->n_head, n_key = c->m->hp.rec_key;
-    float *to = c->b->vectors + c->n_vector_floats;
-    copy_vector(c, op->w);
-    for (uint32_t k = 0; k < n; k++) {
-        const uint32_t first = k / SELECTIVE_TILE * SELECTIVE_TILE, left = n - first;
-        const uint32_t width = left < SELECTIVE_TILE ? left : SELECTIVE_TILE;
-        for (uint32_t i = 0; i < n_key; i++)
-            memcpy(&to[(size_t)first * n_key + (size_t)i * width + k - first],
-                   op->w->data + ((size_t)k * n_key + i) * sizeof *to,
-                   sizeof *to);
-    }
-    return to;
 }
 
 static void compile_recur(struct compiler *c, const struct op *op)
@@ -437,8 +326,9 @@ static void compile_recur(struct compiler *c, const struct op *op)
     struct phase *p = add_phase(c, PHASE_RECUR);
     p->layer = op->layer;
     p->n_head = op->n_head;
-    p->w = op->recur == RECUR_SELECTIVE ? copy_tiles(c, op) : copy_vector(c, op->w);
-    p->bias = copy_vector(c, op->bias);
+    p->w = op->recur == RECUR_SELECTIVE ? vectors_tiles(&c->v, op, c->m->hp.rec_key)
+                                        : vectors_copy(&c->v, op->w);
+    p->bias = vectors_copy(&c->v, op->bias);
     p->n_channels = op->n_head;
     p->recur = op->recur;
     p->tiled = op->tiled;
@@ -451,11 +341,11 @@ static void compile_head_norm(struct compiler *c, const struct op *op)
     const uint32_t dim = op->head_dim;
     struct step *s = add_step(c, STEP_HEAD_NORM, op);
     if (op->kind == OP_HEAD_UNIT) { /* x / sqrt(dim) / sqrt(mean(x^2) + eps / dim) */
-        s->w = fill_vector(c, dim, 1.0f / sqrtf((float)dim));
+        s->w = vectors_fill(&c->v, dim, 1.0f / sqrtf((float)dim));
         s->eps /= (float)dim;
         return;
     }
-    s->w = op->w ? copy_vector(c, op->w) : fill_vector(c, dim, 1.0f);
+    s->w = op->w ? vectors_copy(&c->v, op->w) : vectors_fill(&c->v, dim, 1.0f);
     s->w_step = op->w && op->w->ne[1] > 1 ? dim : 0;
 }
 
@@ -468,10 +358,10 @@ static enum err compile_op(struct compiler *c, const struct op *op)
         add_step(c, STEP_EMBED, op)->table = op->w;
         return OK;
     case OP_ADD_POSITION:
-        add_step(c, STEP_ADD_POSITION, op)->w = copy_table(c, op->w);
+        add_step(c, STEP_ADD_POSITION, op)->w = vectors_table(&c->v, op->w);
         return OK;
     case OP_ADD_TYPE:
-        add_step(c, STEP_ADD_TYPE, op)->w = copy_table(c, op->w);
+        add_step(c, STEP_ADD_TYPE, op)->w = vectors_table(&c->v, op->w);
         c->b->steps[c->b->n_steps - 1].n_types = (uint32_t)op->w->ne[1];
         return OK;
     case OP_LAYER_NORM:
@@ -492,7 +382,7 @@ static enum err compile_op(struct compiler *c, const struct op *op)
         add_step(c, STEP_CAP, op)->cap = 1.0f;
         return OK;
     case OP_NORM:
-        add_step(c, STEP_NORM, op)->w = copy_vector(c, op->w);
+        add_step(c, STEP_NORM, op)->w = vectors_copy(&c->v, op->w);
         return OK;
     case OP_HEAD_NORM:
     case OP_HEAD_UNIT:
@@ -503,8 +393,8 @@ static enum err compile_op(struct compiler *c, const struct op *op)
         return OK;
     case OP_RATES: {
         struct step *s = add_step(c, STEP_RATES, op);
-        s->w = copy_vector(c, op->w);
-        s->bias = copy_vector(c, op->bias);
+        s->w = vectors_copy(&c->v, op->w);
+        s->bias = vectors_copy(&c->v, op->bias);
         return OK;
     }
     case OP_RECUR:
@@ -512,8 +402,8 @@ static enum err compile_op(struct compiler *c, const struct op *op)
         return OK;
     case OP_HEAD_LAYER_NORM: {
         struct step *s = add_step(c, STEP_HEAD_LAYER_NORM, op);
-        s->w = copy_vector(c, op->w);
-        s->bias = op->bias ? copy_vector(c, op->bias) : fill_vector(c, op->n_out, 0.0f);
+        s->w = vectors_copy(&c->v, op->w);
+        s->bias = op->bias ? vectors_copy(&c->v, op->bias) : vectors_fill(&c->v, op->n_out, 0.0f);
         return OK;
     }
     case OP_HEAD_LINEAR:
@@ -557,7 +447,7 @@ static enum err compile_op(struct compiler *c, const struct op *op)
     case OP_SPREAD: {
         struct step *s = add_step(c, STEP_STREAMS, op);
         s->op = op->kind;
-        s->w = copy_vector(c, op->w);
+        s->w = vectors_copy(&c->v, op->w);
         return OK;
     }
     case OP_SELECT:
@@ -593,7 +483,8 @@ enum err cpu_compile(struct cpu_backend *b, struct err_info *e)
     b->phases = mem_zalloc((size_t)n_ops * 3 + 1, sizeof *b->phases);
     b->steps = mem_zalloc((size_t)n_ops * 2 + 1, sizeof *b->steps);
     b->matrices = mem_zalloc(n_matrices, sizeof *b->matrices);
-    enum err err = alloc_vectors(&c);
+    enum err err = vectors_alloc(&c.v, c.m, e);
+    b->vectors = c.v.data;
     for (c.op = 0; !err && c.op < n_ops; c.op++) {
         err = compile_op(&c, &b->model->ops[c.op]);
         if (!err && c.op == last_storing)
