@@ -15,8 +15,8 @@ struct compiler {
     enum phase_rows rows;    /* that it is over */
     enum model_buf packed;   /* whose rows the packed activations hold, */
     uint64_t packed_formats; /* for matrices of which formats; 0: nobody's */
-    struct vectors v;
-    uint64_t n_panels; /* of all matrices so far */
+    struct vectors v;        /* what b->vectors holds so far */
+    uint64_t n_panels;       /* of all matrices so far */
     struct err_info *e;
 };
 
@@ -33,6 +33,13 @@ static struct phase *add_phase(struct compiler *c, enum phase_kind kind)
     *p = (struct phase){.kind = kind, .rows = c->rows};
     p->first = kind == PHASE_ROWS ? b->n_steps : b->n_matrices;
     return p;
+}
+
+/* `written` changes: packed rows of it are what it held before. */
+static void forget_packed(struct compiler *c, enum model_buf written)
+{
+    if (c->packed == written)
+        c->packed_formats = 0;
 }
 
 /* Another step for every row, in the phase at hand if that goes by rows too. */
@@ -70,8 +77,7 @@ static struct step *add_step_over(struct compiler *c,
         s->zero = op->zero;
         s->eps = op->eps > 0.0f ? op->eps : c->m->hp.norm_eps;
         s->recur = op->recur;
-        if (c->packed == op->out)
-            c->packed_formats = 0;
+        forget_packed(c, op->out);
     }
     return s;
 }
@@ -133,8 +139,7 @@ static struct matrix *add_matrix(struct compiler *c,
     p->n++;
     p->n_panels += x->n_panels;
     p->panel_bytes = x->panel_bytes > p->panel_bytes ? x->panel_bytes : p->panel_bytes;
-    if (c->packed == op->out)
-        c->packed_formats = 0;
+    forget_packed(c, op->out);
     return x;
 }
 
@@ -161,8 +166,7 @@ static enum err compile_linear(struct compiler *c, const struct op *op)
     if (add) {
         x->out = add->out;
         x->add = true;
-        if (c->packed == x->out)
-            c->packed_formats = 0;
+        forget_packed(c, x->out);
         c->op++;
     }
     return OK;
@@ -261,8 +265,7 @@ static void compile_attention(struct compiler *c, const struct op *op)
     p->window_kind = op->window_kind;
     p->sinks = vectors_copy(&c->v, op->w);
     p->slopes = op->alibi > 0.0f ? vectors_slopes(&c->v, op) : NULL;
-    if (c->packed == op->out)
-        c->packed_formats = 0;
+    forget_packed(c, op->out);
 }
 
 /* A matrix for each expert; those of gate and up share a phase. */
@@ -317,8 +320,7 @@ static void compile_conv(struct compiler *c, const struct op *op)
     p->w = vectors_taps(&c->v, op, c->m->hp.conv_width);
     p->bias = vectors_copy(&c->v, op->bias);
     p->gated = op->gated;
-    if (c->packed == op->out)
-        c->packed_formats = 0;
+    forget_packed(c, op->out);
 }
 
 static void compile_recur(struct compiler *c, const struct op *op)
@@ -332,8 +334,7 @@ static void compile_recur(struct compiler *c, const struct op *op)
     p->n_channels = op->n_head;
     p->recur = op->recur;
     p->tiled = op->tiled;
-    if (c->packed == op->out)
-        c->packed_formats = 0;
+    forget_packed(c, op->out);
 }
 
 static void compile_head_norm(struct compiler *c, const struct op *op)
@@ -417,8 +418,8 @@ static enum err compile_op(struct compiler *c, const struct op *op)
     case OP_ROPE:
     case OP_ROPE_STORE:
         add_step(c, op->kind == OP_ROPE ? STEP_ROPE : STEP_ROPE_STORE, op);
-        if (c->packed == BUF_K || c->packed == BUF_Q)
-            c->packed_formats = 0;
+        forget_packed(c, BUF_K);
+        forget_packed(c, BUF_Q);
         return OK;
     case OP_GATED:
         if (op->out == BUF_EXPERT_GATE)
