@@ -50,7 +50,8 @@ bool schema_is_one_of(const char *key, const char *const *list, size_t n);
 #define IS_ONE_OF(key, list) schema_is_one_of(key, list, sizeof(list) / sizeof(list)[0])
 /* Values in v, itself counted: what comparing it may cost. */
 uint32_t schema_weight(const json_t *v);
-/* $ref, or one of its dynamic kind, which are the same where a document has one of each name. */
+/* json_ref.c: $ref, or one of its dynamic kind, which are the same where a document has one of each
+ * name. */
 bool schema_is_ref(const char *key);
 /* The target of "#/...", "#anchor" or the root's own id with these, or NULL with an error. */
 const json_t *schema_resolve(struct schema *s, const char *key, const json_t *ref);
