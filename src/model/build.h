@@ -202,7 +202,8 @@ uint32_t recall_most_ops(const struct model *m);
 enum model_buf plan_recall(struct builder *b, bool attention);
 void plan_recall_last(struct builder *b);
 
-/* recurrent.c: the widths of its buffers; a recurrent layer, of what its linears read, to `out`. */
+/* The widths of recurrent layers' buffers (recurrent_sizes.c); such a layer, of what its linears
+ * read, to `out` (recurrent.c). */
 void recurrent_widths(struct model *m, const struct arch *arch);
 void plan_recurrent(struct builder *b, enum model_buf in, enum model_buf out);
 

@@ -91,8 +91,8 @@ enum err cycles_read(struct model *m, struct err_info *e) WEIR_MUST_USE;
 /* Whether the layer sees hp.window positions only. */
 bool hparams_windowed(const struct model *m, const struct arch *arch, uint32_t layer);
 
-/* recurrent.c: which layers are recurrent, once their other widths are known, and the sizes of
- * their states. Errors: ERR_FORMAT. */
+/* recurrent_sizes.c: which layers are recurrent, once their other widths are known, and the sizes
+ * of their states. Errors: ERR_FORMAT. */
 enum err recurrent_read_layers(struct model *m,
                                const struct arch *arch,
                                struct err_info *e) WEIR_MUST_USE;
