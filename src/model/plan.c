@@ -290,7 +290,7 @@ static void add_dense(struct builder *b, enum model_buf in)
                          "%s.feed_forward_length is missing or 0, but layer %u has no experts",
                          b->m->arch,
                          b->layer);
-    if (rwkv_is(b->arch)) {
+    if (rwkv_is(b->arch) && !b->arch->usual_ff) {
         plan_rwkv_channels(b, in, BUF_OUT);
         return;
     }

@@ -18,7 +18,8 @@
  *
  *      sigmoid(receptance(h + sx lerp_r)) value(relu(key(h + sx lerp_k))^2)
  *
- * whose X is halved now and then. */
+ * whose X is halved now and then. In models made of Qwen2's (ARWKV) only the first part is RWKV's;
+ * its gate and its norm by head may be absent. */
 #include "model/build.h"
 #include "model/keys.h"
 
@@ -47,10 +48,11 @@ bool rwkv_is(const struct arch *arch)
 }
 
 /* The rank of one narrow product, of which there may be several side by side. */
-static enum err read_rank(struct model *m, const char *key, uint32_t n_beside, struct err_info *e)
+static enum err read_rank(
+    struct model *m, const char *key, uint32_t least, uint32_t n_beside, struct err_info *e)
 {
     uint32_t n = 0;
-    enum err err = key_u32_in(m, key, 1, MAX_RANK, &n, e);
+    enum err err = key_u32_in(m, key, least, MAX_RANK, &n, e);
     if (!err && n * n_beside > m->hp.rec_rank)
         m->hp.rec_rank = n * n_beside;
     return err;
@@ -60,26 +62,31 @@ static enum err read_ranks(struct model *m, const struct arch *arch, struct err_
 {
     enum err err = OK;
     if (arch->recurrence == RECURRENCE_RWKV6) {
-        err = read_rank(m, "time_mix_extra_dim", N_SHARES, e);
-        return err ? err : read_rank(m, "time_decay_extra_dim", 1, e);
+        err = read_rank(m, "time_mix_extra_dim", 1, N_SHARES, e);
+        return err ? err : read_rank(m, "time_decay_extra_dim", 1, 1, e);
     }
     for (int i = 0; i < N_RANKS && !err; i++)
-        err = read_rank(m, rank_keys[i], 1, e);
+        err = read_rank(m, rank_keys[i], i == RANK_GATE && arch->usual_ff ? 0 : 1, 1, e);
     return err;
 }
 
 enum err rwkv_read(struct model *m, const struct arch *arch, struct err_info *e)
 {
     struct model_hparams *hp = &m->hp;
-    uint32_t n_shifts = 2;
+    const uint32_t n_parts = arch->usual_ff ? 1 : 2; /* that read the row before */
+    uint32_t n_shifts = n_parts;
     enum err err = key_u32_in(m, "wkv.head_size", 1, MAX_HEAD, &hp->rec_key, e);
     if (!err)
         err = key_u32(m, "token_shift_count", &n_shifts, e);
     if (err)
         return err;
-    if (n_shifts != 2)
-        return err_set(
-            e, ERR_UNSUPPORTED, "%s.token_shift_count is %u; 2 is supported", m->arch, n_shifts);
+    if (n_shifts != n_parts)
+        return err_set(e,
+                       ERR_UNSUPPORTED,
+                       "%s.token_shift_count is %u; %u is supported",
+                       m->arch,
+                       n_shifts,
+                       n_parts);
     if (hp->n_embd % hp->rec_key != 0 || hp->n_embd / hp->rec_key > MAX_HEADS)
         return err_set(e,
                        ERR_FORMAT,
@@ -92,7 +99,7 @@ enum err rwkv_read(struct model *m, const struct arch *arch, struct err_info *e)
     hp->rec_value = hp->rec_key;
     hp->n_rec_head = hp->n_rec_group = hp->rec_rank = hp->n_embd / hp->rec_key;
     hp->conv_width = 2;
-    hp->conv_channels = 2 * hp->n_embd;
+    hp->conv_channels = n_parts * hp->n_embd;
     return read_ranks(m, arch, e);
 }
 
@@ -187,14 +194,14 @@ static const struct gguf_tensor *floats_of(struct builder *b,
     return p;
 }
 
-/* Six rows, each a tensor of its own. */
-static void take_lerps(struct builder *b, const struct gguf_tensor *lerps[N_LERPS])
+/* Six rows, or five where nothing is gated, each a tensor of its own. */
+static void take_lerps(struct builder *b, bool gated, const struct gguf_tensor *lerps[N_LERPS])
 {
-    const uint64_t n = b->m->hp.n_embd, ne[3] = {n, 1, 1};
-    const uint64_t shape[4] = {n, 1, 1, N_LERPS};
+    const uint64_t n = b->m->hp.n_embd, ne[3] = {n, 1, 1}, n_lerps = gated ? N_LERPS : LERP_G;
+    const uint64_t shape[4] = {n, 1, 1, n_lerps};
     const struct gguf_tensor *all = plan_take_shape(
         b, plan_name(b, "time_mix_lerp_fused", "weight"), shape, F32_ONLY, REQUIRED);
-    for (uint64_t i = 0; i < N_LERPS; i++)
+    for (uint64_t i = 0; i < n_lerps; i++)
         lerps[i] = floats_of(b, all, i * n, ne);
 }
 
@@ -411,17 +418,24 @@ void plan_rwkv_end(struct builder *b)
 
 /* --- both ------------------------------------------------------------------------------------ */
 
+/* Of what only layers with the usual feed-forward part may lack. */
+static bool has_or_must(const struct builder *b, const char *stem)
+{
+    return !b->arch->usual_ff || plan_has(b, stem);
+}
+
 void plan_rwkv(struct builder *b, enum model_buf in, enum model_buf out)
 {
     static const char *const rate[] = {"time_mix_a1", "time_mix_a2", "time_mix_a0"};
     static const char *const gate[] = {"time_mix_g1", "time_mix_g2", NULL};
     const uint32_t n = b->m->hp.n_embd;
-    const struct gguf_tensor *lerps[N_LERPS];
+    const bool gated = has_or_must(b, "time_mix_g1"), normed = has_or_must(b, "time_mix_ln");
+    const struct gguf_tensor *lerps[N_LERPS] = {NULL};
     if (b->arch->recurrence == RECURRENCE_RWKV6) {
         add_sixth(b, in, out);
         return;
     }
-    take_lerps(b, lerps);
+    take_lerps(b, gated, lerps);
     add_shift(b, in, 0);
     add_lerp(b, in, lerps[LERP_R]);
     plan_linear(b, "time_mix_receptance", BUF_ATT, n, BUF_Q, n, ABSENT);
@@ -431,16 +445,20 @@ void plan_rwkv(struct builder *b, enum model_buf in, enum model_buf out)
     plan_linear(b, "time_mix_key", BUF_ATT, n, BUF_K, n, ABSENT);
     add_lerp(b, in, lerps[LERP_V]);
     add_values(b);
-    add_lerp(b, in, lerps[LERP_G]);
-    add_narrow(b, gate, rank_of(b, RANK_GATE), UNARY_SIGMOID, BUF_REC_GATE);
+    if (gated) {
+        add_lerp(b, in, lerps[LERP_G]);
+        add_narrow(b, gate, rank_of(b, RANK_GATE), UNARY_SIGMOID, BUF_REC_GATE);
+    }
     add_lerp(b, in, lerps[LERP_A]);
     add_narrow(b, rate, rank_of(b, RANK_RATE), UNARY_NONE, BUF_BETA);
     plan_unary(b, BUF_BETA, n, UNARY_SIGMOID);
     add_keys(b);
     add_heads(b, RECUR_DELTA_APART);
-    add_rec_norm(b);
+    if (normed)
+        add_rec_norm(b);
     add_bonus(b, take_row(b, "time_mix_r_k"));
-    plan_product(b, GATE_PLAIN, BUF_REC_GATE, BUF_REC, BUF_REC);
+    if (gated)
+        plan_product(b, GATE_PLAIN, BUF_REC_GATE, BUF_REC, BUF_REC);
     plan_linear(b, "time_mix_output", BUF_REC, n, out, n, ABSENT);
 }
 

@@ -108,6 +108,8 @@ SEEDS |= {
     "delta_of_keys": recurrent.kimi(),
     "delta_bounded": recurrent.ling(),
     "delta_apart": recurrent.rwkv(),
+    "usual_forward": recurrent.arwkv(),
+    "usual_bare": recurrent.arwkv(False),
     "recalling": recurrent.recalling(),
     "read_first": recurrent.rwkv6(),
     "decaying": recurrent.decaying(),

@@ -104,6 +104,22 @@ def rwkv(**more):
         n: (0, (N_EMBD,)) for n in ("token_embd_norm.weight", "token_embd_norm.bias", "output_norm.bias")})
 
 
+def arwkv(gated=True, **more):
+    """RWKV-7's heads beside the usual feed-forward part; or less gates and the norm of what heads read."""
+    k = {f"arwkv7.{n}": (U32, v) for n, v in {
+        "attention.head_count": 0, "wkv.head_size": 4, "token_shift_count": 1, "attention.decay_lora_rank": 2,
+        "attention.iclr_lora_rank": 3, "attention.value_residual_mix_lora_rank": 1,
+        "attention.gate_lora_rank": 5 if gated else 0}.items()}
+    ranks = {"w": 2, "a": 3} | ({"g": 5} if gated else {})
+    t = {f"time_mix_{x}1.weight": (N_EMBD, n) for x, n in ranks.items()}
+    t |= {f"time_mix_{x}2.weight": (n, N_EMBD) for x, n in ranks.items()}
+    t |= {f"time_mix_{x}.weight": (N_EMBD, N_EMBD) for x in ("receptance", "key", "value", "output")}
+    t |= {f"time_mix_{x}.weight": (N_EMBD,) for x in ("w0", "a0", "k_k", "k_a", "r_k")}
+    t |= {f"time_mix_ln.{y}": (N_EMBD,) for y in ("weight", "bias") if gated}
+    t |= {"time_mix_lerp_fused.weight": (N_EMBD, 1, 1, 6 if gated else 5)}
+    return bare_model("arwkv7", k | more, layer_of(0, t) | dense_of(0))
+
+
 def rwkv6(**more):
     """RWKV-6: a layer that halves what comes out of it."""
     k = {f"rwkv6.{n}": (U32, v) for n, v in {

@@ -419,7 +419,7 @@ def forward(c, t, ids):
         else:
             y = recalled(x, w("ffn_res_score")) if c.get("recall") else x
             y = y if c.get("norms") == "after" else norm_here(y, ffn_norm_of(c))
-        if c.get("kind") in ("rwkv", "rwkv6"):
+        if recurrent.mixes_channels(c):
             x = x + recurrent.channel_mix(c, t, i, y)
             x = x * 0.5 if c.get("rescale") and (i + 1) % c["rescale"] == 0 else x
             continue

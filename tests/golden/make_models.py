@@ -190,7 +190,7 @@ def tensors_of(c, rng):
         if c.get("layer_scale") or c.get("embed_again"):
             vec(p + "layer_output_scale.weight", 1, 0.8, 0.1)
         if not is_expert_layer(c, i) or c.get("beside_dense") or c.get("experts_first"):
-            if not ff or c.get("kind") in ("rwkv", "rwkv6"): # which recurrent.py has
+            if not ff or recurrent.mixes_channels(c): # which recurrent.py has
                 continue
             ff = d if c.get("experts_first") else ff
             if c.get("unary"):

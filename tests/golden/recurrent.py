@@ -221,7 +221,19 @@ RECURRENT |= {
         arch="rwkv6", kind="rwkv6", norm="layer", embed_norm=True, ffn_norm="attn_norm_2", layers=2, heads=0,
         heads_kv=0, embd=78, ff=36, recurrent=[True] * 2, state=26, lerps_apart=True,
         keys={"wkv.head_size": 26, "time_mix_extra_dim": 3, "time_decay_extra_dim": 7}),
+    # feed-forward parts are Qwen2's
+    "arwkv7": dict(
+        arch="arwkv7", kind="rwkv", usual_ff=True, layers=3, heads=0, heads_kv=0, embd=64, recurrent=[True] * 3,
+        state=64, keys={**rwkv(64, 12, 8, 16, 20), "token_shift_count": 1}),
+    "arwkv7-bare": dict( # nothing is gated, and what heads read is not normalised
+        arch="arwkv7", kind="rwkv", usual_ff=True, unnormed=True, layers=2, heads=0, heads_kv=0, embd=128, ff=36,
+        recurrent=[True] * 2, state=64, keys={**rwkv(64, 5, 7, 3, 0), "token_shift_count": 1}),
 }
+
+
+def mixes_channels(c):
+    """Whether the feed-forward part is RWKV's."""
+    return c.get("kind") in ("rwkv", "rwkv6") and not c.get("usual_ff")
 
 
 def is_layer(c, i):
@@ -260,19 +272,22 @@ def tensors(c, i, t, mat, vec, norm):
         mat(p + "channel_mix_receptance", d, d)
         return
     if c["kind"] == "rwkv":
-        ranks = [c["keys"][f"attention.{z}_lora_rank"] for z in (
+        ranks = [c["keys"].get(f"attention.{z}_lora_rank", 0) for z in (
             "decay", "iclr", "value_residual_mix" if i else "iclr", "gate")]
-        for x, rank in zip("wavg", ranks):
+        for x, rank in zip("wavg" if ranks[3] else "wav", ranks):
             mat(p + f"time_mix_{x}1", rank, d)
             mat(p + f"time_mix_{x}2", d, rank)
             if x != "g":
                 vec(p + f"time_mix_{x}0.weight", d, 0.0, 1.0)
-        vec(p + "time_mix_lerp_fused.weight", (6, 1, 1, d), 0.5)
+        vec(p + "time_mix_lerp_fused.weight", (6 if ranks[3] else 5, 1, 1, d), 0.5)
         for x, mean in (("k_k", 0.85), ("k_a", 1.0), ("r_k", 0.0)):
             vec(p + f"time_mix_{x}.weight", d, mean)
         for x in ("receptance", "key", "value", "output"):
             mat(p + "time_mix_" + x, d, d)
-        norm(p + "time_mix_ln", d)
+        if not c.get("unnormed"):
+            norm(p + "time_mix_ln", d, True)
+        if c.get("usual_ff"):
+            return
         vec(p + "channel_mix_lerp_k.weight", (1, 1, d), 0.5)
         mat(p + "channel_mix_key", c["ff"], d)
         mat(p + "channel_mix_value", d, c["ff"])
@@ -389,7 +404,8 @@ def time_mix(c, t, y, w, linear):
     """RWKV-7's heads. V of the first layer stays in t."""
     n, size = len(y), c["state"]
     shift = before(y) - y
-    r, d, k, v, a, g = (y + shift * lerp for lerp in w("time_mix_lerp_fused.weight").reshape(6, -1))
+    lerps = w("time_mix_lerp_fused.weight")
+    r, d, k, v, a, *g = (y + shift * lerp for lerp in lerps.reshape(len(lerps), -1))
     q, k, value = (linear(z, "time_mix_" + x) for z, x in ((r, "receptance"), (k, "key"), (v, "value")))
     step = sigmoid(linear(np.tanh(linear(d, "time_mix_w1")), "time_mix_w2") + w("time_mix_w0.weight"))
     forget = np.exp(-np.float64(np.float32(0.606531)) * step)
@@ -407,12 +423,15 @@ def time_mix(c, t, y, w, linear):
         s = s * forget[i, :, :, None] + np.einsum("hk,hv->hkv", k[i], value[i])
         s = s - np.einsum("hk,hv->hkv", unit[i] * a[i], was)
         out[i] = np.einsum("hkv,hk->hv", s, q[i])
-    out = out - out.mean(-1, keepdims=True)
-    out = (out / np.sqrt((out * out).mean(-1, keepdims=True) + np.float64(np.float32(64e-5)))).reshape(n, -1)
-    out = out * w("time_mix_ln.weight") + w("time_mix_ln.bias")
+    if not c.get("unnormed"):
+        out = out - out.mean(-1, keepdims=True)
+        out = out / np.sqrt((out * out).mean(-1, keepdims=True) + np.float64(np.float32(64e-5)))
+        out = out * w("time_mix_ln.weight").reshape(-1, size) + w("time_mix_ln.bias").reshape(-1, size)
     bonus = (q * k * w("time_mix_r_k.weight").reshape(-1, size)).sum(-1, keepdims=True) * value
-    gate = linear(sigmoid(linear(g, "time_mix_g1")), "time_mix_g2")
-    return linear((out + bonus.reshape(n, -1)) * gate, "time_mix_output")
+    out = (out + bonus).reshape(n, -1)
+    if g:
+        out = out * linear(sigmoid(linear(g[0], "time_mix_g1")), "time_mix_g2")
+    return linear(out, "time_mix_output")
 
 
 def time_mix_6(c, y, w, linear):

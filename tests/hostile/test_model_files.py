@@ -213,6 +213,15 @@ def further():
         ("token_shift_count", 0, 1, 3),
         *((f"attention.{x}_lora_rank", 0, 2**14 + 1)
           for x in ("decay", "iclr", "value_residual_mix", "gate")))
+    yield from integers(
+        recurrent.arwkv, "arwkv7", {"token_shift_count": (1,)}, ("wkv.head_size", 0, 3, 1025),
+        ("token_shift_count", 0, 2, 3), ("attention.gate_lora_rank", 2**14 + 1),
+        *((f"attention.{x}_lora_rank", 0, 2**14 + 1) for x in ("decay", "iclr", "value_residual_mix")))
+    for rank in (0, 4):
+        yield f"arwkv7_gate_of_{rank}", recurrent.arwkv(**{
+            "arwkv7.attention.gate_lora_rank": (U32, rank)}), ("time_mix_g1.weight has shape",)
+    yield "arwkv7_no_forward_part", recurrent.arwkv(**{
+        "arwkv7.feed_forward_length": (U32, 0)}), ("feed_forward_length is missing or 0",)
     yield "rwkv7_no_forward_part", recurrent.rwkv(**{
         "rwkv7.feed_forward_length": (U32, 0)}), ("feed_forward_length is missing or 0",)
 

@@ -21,6 +21,7 @@ static const char *const unused[] = {"families/gemma3n.f32:blk.[23].attn_[kv]*",
                                      "families/mimo2.f32:blk.*.nextn.*",
                                      "recurrent/bailingmoe3.f32:blk.*.nextn.*",
                                      "recurrent/rwkv7*:blk.0.time_mix_v[012].*",
+                                     "recurrent/arwkv7*:blk.0.time_mix_v[012].*",
                                      "recurrent/kimi-k3*:blk.0.attn_res_score.weight",
                                      "families/cogvlm.f32:blk.*.vis_*",
                                      "*:rope_factors_*"};
