@@ -186,8 +186,9 @@ struct arch {
     bool gate_optional;             /* where the layer has one */
     bool gate_in_query;             /* or of what attn_q has behind each head's query */
     enum recurrence recurrence;
-    bool usual_ff; /* RWKV's, but for its feed-forward part, which is the usual one; gates and norms
-                    * of what heads read may be absent */
+    bool usual_ff; /* RWKV's, but for its feed-forward part, which is the usual one; RWKV-6's heads
+                    * then are gated linear attention, and may share keys and values; of RWKV-7's
+                    * gates and norms of what they read may be absent */
     enum recurrent_layers recurrent_layers;
     uint32_t attention_step; /* by interval: every n-th layer is not, where the file does not say;
                               * 0: every fourth */

@@ -18,6 +18,7 @@ struct builder {
     bool *used;                     /* [gguf_n_tensors] whether the tensor found its place */
     const struct gguf_tensor *ones; /* weights of norms that have none, once they were needed */
     const struct gguf_tensor *lift_read, *lift_write, *lift_bias; /* connections.c */
+    const struct gguf_tensor *repeats;                            /* rwkv.c */
     const struct gguf_tensor *less; /* those of a convolution that is a difference, likewise */
     uint32_t n_recalled;            /* of hp.n_recall, before the sub-layer under construction */
     bool restarts;                  /* what it adds begins the stream anew */

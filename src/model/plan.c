@@ -358,7 +358,7 @@ static void add_layer(struct builder *b)
     if (experts && b->arch->experts_beside)
         plan_experts_beside(b);
     plan_result(b, "post_ffw_norm", "layer_output_norm");
-    if (b->arch->recurrence == RECURRENCE_RWKV6)
+    if (b->arch->recurrence == RECURRENCE_RWKV6 && !b->arch->usual_ff)
         plan_rwkv_end(b);
     if (experts && b->arch->experts_first)
         plan_add(b, OP_ADD, BUF_SHARED, BUF_X);

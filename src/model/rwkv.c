@@ -18,11 +18,14 @@
  *
  *      sigmoid(receptance(h + sx lerp_r)) value(relu(key(h + sx lerp_k))^2)
  *
- * whose X is halved now and then. In models made of Qwen2's (ARWKV) only the first part is RWKV's;
- * its gate and its norm by head may be absent. */
+ * whose X is halved now and then. In models made of Qwen2's the first part alone is RWKV's: that of
+ * RWKV-7 (ARWKV), where gate and norm by head may be absent, or that of RWKV-6 (QRWKV6) with
+ *
+ *      k -= k f;  REC = heads by (q, k, v, f), after the row;  output(REC sigmoid(gate(x_g))) */
 #include "model/build.h"
 #include "model/keys.h"
 
+#include <math.h>
 #include <string.h>
 
 #define MAX_HEADS 1024
@@ -55,6 +58,29 @@ static enum err read_rank(
     enum err err = key_u32_in(m, key, least, MAX_RANK, &n, e);
     if (!err && n * n_beside > m->hp.rec_rank)
         m->hp.rec_rank = n * n_beside;
+    return err;
+}
+
+/* Heads that have keys and values of their own; the file may say 0 of all of them. */
+static uint32_t n_own(const struct model *m)
+{
+    struct err_info ignored;
+    uint32_t n = 0;
+    return key_u32(m, "attention.head_count_kv", &n, &ignored) || n == 0 ? m->hp.n_rec_head : n;
+}
+
+static enum err read_own(const struct model *m, struct err_info *e)
+{
+    const uint32_t n_head = m->hp.n_rec_head;
+    uint32_t n = n_head;
+    enum err err = key_u32_in(m, "attention.head_count_kv", 0, n_head, &n, e);
+    if (!err && n != 0 && n_head % n != 0)
+        err = err_set(e,
+                      ERR_FORMAT,
+                      "%s.attention.head_count_kv is %u, which does not divide %u heads",
+                      m->arch,
+                      n,
+                      n_head);
     return err;
 }
 
@@ -100,6 +126,8 @@ enum err rwkv_read(struct model *m, const struct arch *arch, struct err_info *e)
     hp->n_rec_head = hp->n_rec_group = hp->rec_rank = hp->n_embd / hp->rec_key;
     hp->conv_width = 2;
     hp->conv_channels = n_parts * hp->n_embd;
+    if (arch->recurrence == RECURRENCE_RWKV6 && arch->usual_ff && (err = read_own(m, e)))
+        return err;
     return read_ranks(m, arch, e);
 }
 
@@ -292,8 +320,8 @@ static void add_rec_norm(struct builder *b)
     op->bias = plan_take(b, plan_name(b, "time_mix_ln", "bias"), n, 1, F32_ONLY, REQUIRED);
 }
 
-/* REC += V times the head's q k . w; V is no more what it was. */
-static void add_bonus(struct builder *b, const struct gguf_tensor *w)
+/* LOW = each head's q k . w. */
+static void add_match(struct builder *b, const struct gguf_tensor *w)
 {
     const uint32_t dim = b->m->hp.rec_key, n_head = b->m->hp.n_rec_head;
     const uint64_t ne[3] = {dim, 1, n_head};
@@ -303,10 +331,21 @@ static void add_bonus(struct builder *b, const struct gguf_tensor *w)
     op->n_head = n_head;
     op->n_in = op->in_step = dim;
     op->n_out = op->out_step = 1;
-    op = plan_add(b, OP_HEAD_SCALE, BUF_LOW, BUF_V);
-    op->n_head = n_head;
-    op->head_dim = dim;
+}
+
+/* REC += V times the head's LOW; V is no more what it was. */
+static void add_matched(struct builder *b)
+{
+    struct op *op = plan_add(b, OP_HEAD_SCALE, BUF_LOW, BUF_V);
+    op->n_head = b->m->hp.n_rec_head;
+    op->head_dim = b->m->hp.rec_key;
     plan_add(b, OP_ADD, BUF_V, BUF_REC);
+}
+
+static void add_bonus(struct builder *b, const struct gguf_tensor *w)
+{
+    add_match(b, w);
+    add_matched(b);
 }
 
 /* --- RWKV-6 ---------------------------------------------------------------------------------- */
@@ -371,6 +410,56 @@ static void add_decays(struct builder *b)
     plan_unary(b, BUF_RATE, n, UNARY_EXP);
 }
 
+/* What repeats each of n heads as often as heads share it: matrices of ones and zeros. */
+static const struct gguf_tensor *take_repeats(struct builder *b, uint32_t n)
+{
+    const uint32_t dim = b->m->hp.rec_key, n_rows = b->m->hp.n_embd / n;
+    const uint64_t ne[3] = {dim, n_rows, n};
+    const size_t row = dim * sizeof(float);
+    const float one = 1.0f;
+    uint8_t *data = NULL;
+    if (b->repeats)
+        return b->repeats;
+    b->repeats = plan_make(b, gguf_tensor_at(b->m->gguf, 0), GGUF_TYPE_F32, ne, row, &data);
+    for (size_t i = 0; b->repeats && i < b->m->hp.n_embd; i++) {
+        memset(data + i * row, 0, row);
+        memcpy(data + i * row + i % dim * sizeof one, &one, sizeof one);
+    }
+    return b->repeats;
+}
+
+/* Keys or values of ATT, of which n heads may serve all; REC is overwritten. */
+static void add_own(struct builder *b, const char *stem, enum model_buf out, enum presence bias)
+{
+    const struct model_hparams *hp = &b->m->hp;
+    const uint32_t n = b->arch->usual_ff ? n_own(b->m) : hp->n_rec_head, dim = hp->rec_key;
+    const bool apart = n == hp->n_rec_head;
+    plan_linear(b, stem, BUF_ATT, hp->n_embd, apart ? out : BUF_REC, n * dim, bias);
+    if (apart)
+        return;
+    const struct gguf_tensor *repeats = take_repeats(b, n);
+    struct op *op = plan_add(b, OP_HEAD_LINEAR, BUF_REC, out);
+    op->w = repeats;
+    op->n_head = n;
+    op->n_in = op->in_step = dim;
+    op->n_out = op->out_step = hp->n_embd / n;
+}
+
+/* Gated linear attention (Yang et al. 2023): keys count as much as is forgotten along them, and
+ * S = f S + k v; REC = S^T q / sqrt(rec_key). Of the state before the row that is S^T (f q) + v (q
+ * . k).
+ */
+static void add_gated_heads(struct builder *b)
+{
+    plan_product(b, GATE_PLAIN, BUF_RATE, BUF_K, BUF_ATT);
+    plan_add(b, OP_ADD, BUF_ATT, BUF_K)->scale = -1.0f;
+    plan_add(b, OP_SCALE, BUF_Q, BUF_Q)->scale = 1.0f / sqrtf((float)b->m->hp.rec_key);
+    add_match(b, plan_ones(b));
+    plan_product(b, GATE_PLAIN, BUF_RATE, BUF_Q, BUF_Q);
+    add_heads(b, RECUR_READ_FIRST);
+    add_matched(b);
+}
+
 static void add_sixth(struct builder *b, enum model_buf in, enum model_buf out)
 {
     static const struct {
@@ -382,6 +471,7 @@ static void add_sixth(struct builder *b, enum model_buf in, enum model_buf out)
                    {"time_mix_gate", BUF_REC_GATE}};
     const struct model_hparams *hp = &b->m->hp;
     const uint32_t n = hp->n_embd;
+    const bool usual = b->arch->usual_ff;
     const struct gguf_tensor *lerps[N_SHARES];
     take_share_lerps(b, lerps);
     add_shift(b, in, 0);
@@ -389,8 +479,19 @@ static void add_sixth(struct builder *b, enum model_buf in, enum model_buf out)
     add_shared(b, in, 0, lerps[0]);
     add_decays(b);
     for (uint32_t i = 1; i < N_SHARES; i++) {
+        const enum model_buf buf = linears[i - 1].buf;
+        const enum presence bias = usual && buf != BUF_REC_GATE ? OPTIONAL : ABSENT;
         add_shared(b, in, i, lerps[i]);
-        plan_linear(b, linears[i - 1].stem, BUF_ATT, n, linears[i - 1].buf, n, ABSENT);
+        if (buf == BUF_K || buf == BUF_V)
+            add_own(b, linears[i - 1].stem, buf, bias);
+        else
+            plan_linear(b, linears[i - 1].stem, BUF_ATT, n, buf, n, bias);
+    }
+    if (usual) {
+        add_gated_heads(b);
+        plan_product(b, GATE_SIGMOID, BUF_REC_GATE, BUF_REC, BUF_REC);
+        plan_linear(b, "time_mix_output", BUF_REC, n, out, n, ABSENT);
+        return;
     }
     add_heads(b, RECUR_READ_FIRST);
     add_bonus(b,

@@ -110,6 +110,7 @@ SEEDS |= {
     "delta_apart": recurrent.rwkv(),
     "usual_forward": recurrent.arwkv(),
     "usual_bare": recurrent.arwkv(False),
+    "gated_heads": recurrent.qrwkv6(),
     "recalling": recurrent.recalling(),
     "read_first": recurrent.rwkv6(),
     "decaying": recurrent.decaying(),

@@ -120,6 +120,21 @@ def arwkv(gated=True, **more):
     return bare_model("arwkv7", k | more, layer_of(0, t) | dense_of(0))
 
 
+def qrwkv6(**more):
+    """Gated linear attention, of which two heads share keys and values, beside the usual feed-forward part."""
+    k = {f"rwkv6qwen2.{n}": (U32, v) for n, v in {
+        "attention.head_count": 0, "attention.head_count_kv": 2, "wkv.head_size": 4, "token_shift_count": 1,
+        "time_mix_extra_dim": 2, "time_decay_extra_dim": 3}.items()}
+    t = {f"time_mix_{x}.weight": (N_EMBD, N_EMBD) for x in ("receptance", "gate", "output")}
+    t |= {f"time_mix_{x}.weight": (N_EMBD, 8) for x in ("key", "value")}
+    t |= {f"time_mix_{x}.bias": (n,) for x, n in (("receptance", N_EMBD), ("key", 8), ("value", 8))}
+    t |= {f"time_mix_{x}.weight": (N_EMBD,) for x in ("decay", "lerp_x")}
+    t |= {"time_mix_w1.weight": (N_EMBD, 10), "time_mix_w2.weight": (2, N_EMBD, 5),
+          "time_mix_decay_w1.weight": (N_EMBD, 3), "time_mix_decay_w2.weight": (3, N_EMBD),
+          "time_mix_lerp_fused.weight": (N_EMBD, 1, 1, 5)}
+    return bare_model("rwkv6qwen2", k | more, layer_of(0, t) | dense_of(0))
+
+
 def rwkv6(**more):
     """RWKV-6: a layer that halves what comes out of it."""
     k = {f"rwkv6.{n}": (U32, v) for n, v in {

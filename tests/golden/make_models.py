@@ -327,7 +327,7 @@ def write_gguf(path, name, c, t):
     w.add_embedding_length(c["embd"])
     w.add_feed_forward_length(2 * c["ff"] if c.get("half_ff") else c["ff"])
     w.add_head_count(c["heads"])
-    w.add_head_count_kv(c["heads_kv"])
+    w.add_head_count_kv(c.get("own", c["heads_kv"]))
     if c.get("latent") and not c.get("unsplit"):
         w.add_key_length(c["latent"] + c["rope_dims"])
         w.add_value_length(c["latent"])

@@ -221,6 +221,14 @@ RECURRENT |= {
         arch="rwkv6", kind="rwkv6", norm="layer", embed_norm=True, ffn_norm="attn_norm_2", layers=2, heads=0,
         heads_kv=0, embd=78, ff=36, recurrent=[True] * 2, state=26, lerps_apart=True,
         keys={"wkv.head_size": 26, "time_mix_extra_dim": 3, "time_decay_extra_dim": 7}),
+    "rwkv6qwen2": dict( # two heads share keys and values
+        arch="rwkv6qwen2", kind="rwkv6", usual_ff=True, qkv_bias=True, layers=3, heads=0, heads_kv=0, own=1, embd=128,
+        ff=36, recurrent=[True] * 3, state=64,
+        keys={"wkv.head_size": 64, "time_mix_extra_dim": 8, "time_decay_extra_dim": 12, "token_shift_count": 1}),
+    "rwkv6qwen2-small": dict( # of sizes that no vector and no tile divides
+        arch="rwkv6qwen2", kind="rwkv6", usual_ff=True, layers=2, heads=0, heads_kv=0, own=2, embd=104, ff=36,
+        recurrent=[True] * 2, state=26,
+        keys={"wkv.head_size": 26, "time_mix_extra_dim": 3, "time_decay_extra_dim": 7, "token_shift_count": 1}),
     # feed-forward parts are Qwen2's
     "arwkv7": dict(
         arch="arwkv7", kind="rwkv", usual_ff=True, layers=3, heads=0, heads_kv=0, embd=64, recurrent=[True] * 3,
@@ -258,12 +266,18 @@ def tensors(c, i, t, mat, vec, norm):
                 vec(p + f"time_mix_lerp_{x}.weight", (1, 1, d), 0.5)
         else:
             vec(p + "time_mix_lerp_fused.weight", (5, 1, 1, d), 0.5)
-        vec(p + "time_mix_first.weight", (d // c["state"], c["state"]), 0.0, 0.5)
+        if not c.get("usual_ff"):
+            vec(p + "time_mix_first.weight", (d // c["state"], c["state"]), 0.0, 0.5)
         vec(p + "time_mix_decay.weight", d, -1.0, 1.5)
         mat(p + "time_mix_decay_w1", decay, d)
         mat(p + "time_mix_decay_w2", d, decay)
         for x in ("receptance", "key", "value", "gate", "output"):
-            mat(p + "time_mix_" + x, d, d)
+            rows = c.get("own", d // c["state"]) * c["state"] if x in ("key", "value") else d
+            mat(p + "time_mix_" + x, rows, d)
+            if c.get("qkv_bias") and x in ("receptance", "key", "value"):
+                vec(p + f"time_mix_{x}.bias", rows)
+        if c.get("usual_ff"):
+            return
         norm(p + "time_mix_ln", d)
         for x in "kr":
             vec(p + f"channel_mix_lerp_{x}.weight", (1, 1, d), 0.5)
@@ -449,6 +463,13 @@ def time_mix_6(c, y, w, linear):
         (k, "key"), (v, "value"), (r, "receptance"), (g, "gate")))
     step = w("time_mix_decay.weight") + linear(np.tanh(linear(d, "time_mix_decay_w1")), "time_mix_decay_w2")
     q, k, v, forget = (z.reshape(n, -1, size) for z in (q, k, v, np.exp(-np.exp(step))))
+    if c.get("usual_ff"): # gated linear attention
+        k, v = (np.repeat(z, q.shape[1] // z.shape[1], 1) for z in (k, v))
+        s, out = np.zeros((q.shape[1], size, size)), np.zeros_like(q)
+        for i in range(n):
+            s = s * forget[i, :, :, None] + np.einsum("hk,hv->hkv", k[i] * (1 - forget[i]), v[i])
+            out[i] = np.einsum("hkv,hk->hv", s, q[i]) * size ** -0.5
+        return linear(out.reshape(n, -1) * sigmoid(g), "time_mix_output")
     s, out = np.zeros((q.shape[1], size, size)), np.zeros_like(q)
     for i in range(n): # a row of s for each key
         new = np.einsum("hk,hv->hkv", k[i], v[i])
@@ -477,7 +498,8 @@ def layer(c, i, t, y, eps):
         return t[f"blk.{i}.{name}"]
 
     def linear(z, name):
-        return z @ w(name + ".weight").T
+        bias = t.get(f"blk.{i}.{name}.bias", 0.0) if c.get("qkv_bias") and name.startswith("time_mix") else 0.0
+        return z @ w(name + ".weight").T + bias
 
     def rms(x):
         return x / np.sqrt((x * x).mean(-1, keepdims=True) + eps)

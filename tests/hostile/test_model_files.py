@@ -214,6 +214,13 @@ def further():
         *((f"attention.{x}_lora_rank", 0, 2**14 + 1)
           for x in ("decay", "iclr", "value_residual_mix", "gate")))
     yield from integers(
+        recurrent.qrwkv6, "rwkv6qwen2", {"token_shift_count": (1,), "rescale_every_n_layers": (0, 1, *BIG)},
+        ("wkv.head_size", 0, 3, 1025), ("token_shift_count", 0, 2, 3), ("attention.head_count_kv", 3, 5, 2**16),
+        ("time_mix_extra_dim", 0, 2**14 + 1), ("time_decay_extra_dim", 0, 2**14 + 1))
+    for heads in (0, 1, 4):
+        yield f"rwkv6qwen2_heads_{heads}", recurrent.qrwkv6(**{
+            "rwkv6qwen2.attention.head_count_kv": (U32, heads)}), ("time_mix_key.weight has shape",)
+    yield from integers(
         recurrent.arwkv, "arwkv7", {"token_shift_count": (1,)}, ("wkv.head_size", 0, 3, 1025),
         ("token_shift_count", 0, 2, 3), ("attention.gate_lora_rank", 2**14 + 1),
         *((f"attention.{x}_lora_rank", 0, 2**14 + 1) for x in ("decay", "iclr", "value_residual_mix")))

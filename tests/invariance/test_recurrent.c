@@ -191,6 +191,7 @@ static void delta_rules(void **state)
     check_all("rwkv6", KV_F16, 2);
     check_all("rwkv7", KV_F16, 2);
     check_all("rwkv7-small", KV_F16, 1);
+    check_all("rwkv6qwen2-small", KV_F16, 1);
     check_all("arwkv7-bare", KV_F16, 1);
     check_all("kimi-k3", KV_F16, 2);
 }

@@ -422,6 +422,8 @@ static void sizes_are_refused(void **state)
         {"rwkv7", "rwkv7.attention.iclr_lora_rank"},
         {"rwkv7", "rwkv7.attention.value_residual_mix_lora_rank"},
         {"rwkv7", "rwkv7.attention.gate_lora_rank"},
+        {"rwkv6qwen2", "rwkv6qwen2.wkv.head_size"},
+        {"rwkv6qwen2", "rwkv6qwen2.time_mix_extra_dim"},
         {"arwkv7", "arwkv7.wkv.head_size"},
         {"arwkv7", "arwkv7.attention.gate_lora_rank"},
         {"arwkv7-bare", "arwkv7.attention.decay_lora_rank"},
@@ -510,6 +512,7 @@ static void shapes_are_refused(void **state)
     check_shapes("rwkv6");
     check_shapes("rwkv6-small");
     check_shapes("rwkv7");
+    check_shapes("rwkv6qwen2");
     check_shapes("arwkv7");
     check_shapes("arwkv7-bare");
     check_shapes("minimax-01-listed");
