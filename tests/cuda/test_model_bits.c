@@ -84,6 +84,8 @@ static void bits_do_not_depend_on_company(void **state)
     check_invariance("recurrent/rwkv6.f32", KV_F16, 60);
     check_invariance("recurrent/rwkv7.f32", KV_F16, 60);
     check_invariance("recurrent/rwkv7-small.f32", KV_F16, 60);
+    check_invariance("recurrent/rwkv6qwen2-small.f32", KV_F16, 60);
+    check_invariance("recurrent/arwkv7-bare.f32", KV_F16, 60);
     check_invariance("recurrent/minimax-01-listed.f32", KV_F16, 60);
     check_invariance("recurrent/plamo2-last.f32", KV_F16, 60);
     check_invariance("recurrent/lfm2moe.f32", KV_F16, 60);
