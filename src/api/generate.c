@@ -8,6 +8,7 @@
  * gets all of its choices or an error, never some. */
 #include "api/native.h"
 #include "api/reply.h"
+#include "api/rules.h"
 #include "api/tools.h"
 #include "base/mem.h"
 
@@ -95,7 +96,8 @@ static enum err parse(struct api_call *c,
     if (err)
         return err;
     if ((!d->any_model && (err = api_check_model(c, p->model, e))) ||
-        (err = model_must_generate(engine_model(c->engine), e)))
+        (err = model_must_generate(engine_model(c->engine), e)) ||
+        (err = api_rules_parse(body, c->tokenizer, engine_model(c->engine)->hp.n_vocab, p, e)))
         return err;
     /* what the writers need later: the job ends with api_generate */
     c->include_usage = p->stream && p->include_usage;

@@ -5,6 +5,7 @@
  * a silent correction would hide it. */
 #include "api/params.h"
 
+#include "engine/rules.h"
 #include "engine/stop.h"
 
 #include <stdio.h>
@@ -34,7 +35,6 @@ static const struct api_refused refused[] = {
     {"adaptive_target", NEUTRAL_NUMBER, -1},
     {"logits_processors", NEUTRAL_EMPTY, 0},
     {"bad_words", NEUTRAL_EMPTY, 0},
-    {"allowed_token_ids", NEUTRAL_EMPTY, 0},
     {"samplers", NEUTRAL_EMPTY, 0},
     {"lora", NEUTRAL_EMPTY, 0},
     {"moderation", NEUTRAL_NOTHING, 0},
@@ -376,4 +376,5 @@ void api_params_deinit(struct api_params *p)
     free(p->stop_ids);
     stop_texts_release(p->stops);
     grammar_release(p->grammar);
+    token_rules_release(p->rules);
 }

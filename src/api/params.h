@@ -8,11 +8,12 @@
 /* What a body asks for, but for the prompt. Zero-initialise; api_params_deinit frees. Strings are
  * views of the parsed body. */
 struct api_params {
-    struct request_params request; /* its arrays are the two below, its references the next two */
+    struct request_params request; /* its arrays are the two below, its references the next three */
     struct logit_bias *bias;
     token_id *stop_ids;
-    struct stop_texts *stops; /* a reference, or NULL; and so is the next */
+    struct stop_texts *stops; /* a reference, or NULL; and so are the next */
     struct grammar *grammar;
+    struct token_rules *rules;
     uint32_t n;            /* choices of each prompt */
     bool max_tokens_given; /* else the dialect's default */
     bool max_tokens_gives; /* more than fits means what fits; else it is an error */

@@ -55,10 +55,17 @@ static void choose(
         mask = guide_mask(eng->guide, r->grammar, r->max_new - r->now.n_out, no_end);
         allowed = (struct sample_allowed){mask.bits, mask.but};
     }
+    bool none = mask.none;
+    if (r->rules && !none) {
+        none = !token_rules_mask(r->rules, &allowed, r->may);
+        allowed = (struct sample_allowed){.bits = r->may};
+    }
     token_id due = thought_next(&r->thought);
+    if (r->rules && due != TOKEN_NONE && !none && !token_rules_may(r->may, due))
+        due = TOKEN_NONE; /* so do the rules */
     if (r->grammar && due != TOKEN_NONE && !mask.none && !guide_allows(&mask, due))
         due = TOKEN_NONE; /* the grammar goes before the limit */
-    job->chosen = mask.none           ? TOKEN_NONE
+    job->chosen = none                ? TOKEN_NONE
                   : due != TOKEN_NONE ? due
                                       : sample_token(&r->params.sample,
                                                      r->history,
@@ -160,10 +167,11 @@ static bool is_stop_id(const struct request *r, token_id id)
     return false;
 }
 
-/* The grammar leaves no token; `why`, where the text is not complete. */
+/* Grammar and rules leave no token; `why`, where the text is not complete. */
 static void finish_without_token(struct engine *eng, struct request *r, const char *why)
 {
-    bool complete = grammar_complete(r->grammar); /* and the model's own end is not wanted */
+    bool complete =
+        r->grammar && grammar_complete(r->grammar); /* and the model's own end is not wanted */
     if (!complete)
         (void)err_set(&r->error, ERR_UNSUPPORTED, "%s", why);
     r->now.stop = complete ? STOP_GRAMMAR : STOP_NONE;
@@ -232,7 +240,9 @@ static void accept_token(struct engine *eng, struct request *r, const struct sam
         finish_without_token(
             eng,
             r,
-            "no token of the model's vocabulary can continue the text as the grammar wants it");
+            r->rules ? "no token that is allowed can continue the text"
+                     : "no token of the model's vocabulary can continue the text as the grammar "
+                       "wants it");
         return;
     }
     if (job->chosen == SAMPLE_NO_NUMBER) {

@@ -56,8 +56,8 @@ static bool samples(const struct sched_item *item)
 static bool is_for_device(const struct engine *eng, const struct request *r)
 {
     const bool drawn = r->params.logprobs && r->params.sampled_logprobs; /* the host's draw */
-    return eng->async && !r->grammar && !r->thought.limit.on && !drawn && !r->params.min_tokens &&
-           eng->async->can_choose(eng->backend, &r->params.sample);
+    return eng->async && !r->grammar && !r->rules && !r->thought.limit.on && !drawn &&
+           !r->params.min_tokens && eng->async->can_choose(eng->backend, &r->params.sample);
 }
 
 /* Of a sequence with a row under way the last token may be on its way, too. */

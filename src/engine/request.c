@@ -146,6 +146,8 @@ static bool take_arrays(struct request *r, const struct request_params *p, uint3
            take_array((void **)&r->no_ends,
                       p->min_tokens > 0 ? (n_vocab + 63) / 64 : 0,
                       sizeof *r->no_ends) &&
+           take_array(
+               (void **)&r->may, p->rules ? token_rules_n_words(p->rules) : 0, sizeof *r->may) &&
            sample_history_create(&p->sample, n_tokens, n_vocab, &r->history);
 }
 
@@ -181,6 +183,13 @@ static void rule_out_ends(const struct engine *eng, struct request *r, uint32_t 
         if (id >= 0 && (uint32_t)id < n_vocab)
             r->no_ends[id / 64] &= ~(UINT64_C(1) << id % 64);
     }
+}
+
+/* Do the rules leave nothing but what ends the output? */
+static bool only_ends(const struct request *r)
+{
+    const struct sample_allowed early = {.bits = r->no_ends};
+    return !token_rules_mask(r->rules, &early, r->may);
 }
 
 enum err request_create(const struct engine *eng,
@@ -234,8 +243,19 @@ enum err request_create(const struct engine *eng,
             e, ERR_NOMEM, "no memory for a request of %u + %u tokens", n_prompt, max_new);
     }
     copy_params(r, p);
+    r->rules = token_rules_acquire(p->rules);
+    r->params.rules = NULL;
     if (p->min_tokens > 0)
         rule_out_ends(eng, r, engine_model(eng)->hp.n_vocab);
+    if (r->rules && r->no_ends && only_ends(r)) {
+        request_destroy(r);
+        return err_set_field(e,
+                             ERR_INVALID,
+                             "min_tokens",
+                             "of the tokens that are allowed each ends the answer, but "
+                             "'min_tokens' is %u",
+                             p->min_tokens);
+    }
     r->stop = stop_begin(p->stops);
     r->params.stops = NULL; /* the matcher has them */
     memcpy(r->tokens, prompt, n_prompt * sizeof *prompt);
@@ -290,6 +310,8 @@ void request_destroy(struct request *r)
     free(r->bias);
     free(r->stop_ids);
     free(r->no_ends);
+    free(r->may);
+    token_rules_release(r->rules);
     free(r);
 }
 

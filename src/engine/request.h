@@ -8,6 +8,7 @@
 #include "backend/async.h"
 #include "engine/draft.h"
 #include "engine/engine.h"
+#include "engine/rules.h"
 #include "engine/stop.h"
 #include "engine/thought.h"
 #include "sched/sched.h"
@@ -32,6 +33,7 @@ struct request {
     struct logit_bias *bias; /* what params point to */
     token_id *stop_ids;
     uint64_t *no_ends; /* [n_vocab] bits: all tokens but those that end the output; or NULL */
+    struct token_rules *rules; /* a reference, or NULL */
     void *user;
     uint32_t n_prompt;
     uint32_t max_new;
@@ -44,6 +46,7 @@ struct request {
     struct thought thought;
     struct lines lines;
     struct grammar_state *grammar; /* or NULL */
+    uint64_t *may;                 /* with rules: what may come, while its token is chosen */
     struct draft draft;            /* `after` is NULL: nothing is drafted */
     struct request_view now;
     uint64_t n_text_bytes; /* raw bytes of all output tokens */

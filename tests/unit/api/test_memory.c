@@ -119,6 +119,9 @@ static void test_arrays(void **state)
               "token_ids\":[1,2,3]}",
               "no memory for 'stop_token_ids'");
     sweep_for("/v1/completions",
+              "{\"prompt\":\"Once\",\"max_tokens\":2,\"allowed_token_ids\":[1,2,3]}",
+              "no memory for a mask");
+    sweep_for("/v1/completions",
               "{\"prompt\":\"Once\",\"max_tokens\":2,\"guided_choice\":[\"aa\",\"bb\"]}",
               "'guided_choice': no memory for 2 texts");
     sweep_for("/v1/chat/completions",
