@@ -34,7 +34,6 @@ static const struct api_refused refused[] = {
     {"return_tokens_as_token_ids", NEUTRAL_FALSE, 0},
     {"adaptive_target", NEUTRAL_NUMBER, -1},
     {"logits_processors", NEUTRAL_EMPTY, 0},
-    {"bad_words", NEUTRAL_EMPTY, 0},
     {"samplers", NEUTRAL_EMPTY, 0},
     {"lora", NEUTRAL_EMPTY, 0},
     {"moderation", NEUTRAL_NOTHING, 0},

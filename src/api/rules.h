@@ -1,4 +1,4 @@
-/* allowed_token_ids: tokens that a request rules out. For api/ only. */
+/* allowed_token_ids, bad_words: tokens that a request rules out. For api/ only. */
 #ifndef WEIR_API_RULES_H
 #define WEIR_API_RULES_H
 

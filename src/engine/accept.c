@@ -57,7 +57,7 @@ static void choose(
     }
     bool none = mask.none;
     if (r->rules && !none) {
-        none = !token_rules_mask(r->rules, &allowed, r->may);
+        none = !token_rules_mask(r->rules, r->tokens + r->n_prompt, r->now.n_out, &allowed, r->may);
         allowed = (struct sample_allowed){.bits = r->may};
     }
     token_id due = thought_next(&r->thought);

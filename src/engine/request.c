@@ -189,7 +189,7 @@ static void rule_out_ends(const struct engine *eng, struct request *r, uint32_t 
 static bool only_ends(const struct request *r)
 {
     const struct sample_allowed early = {.bits = r->no_ends};
-    return !token_rules_mask(r->rules, &early, r->may);
+    return !token_rules_mask(r->rules, NULL, 0, &early, r->may);
 }
 
 enum err request_create(const struct engine *eng,

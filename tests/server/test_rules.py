@@ -127,3 +127,76 @@ def test_min_tokens_of_nothing_but_ends(server):
     assert (choice["text"], choice["finish_reason"]) == ("", "stop")
     param, message = error_of(server, COMPLETIONS, {**asked, "min_tokens": 2})
     assert param == "min_tokens" and "each ends the answer" in message
+
+
+# --- bad_words ------------------------------------------------------------------------------------
+
+def tokens_of(server, text):
+    return server.json("POST", "/tokenize", {"content": text})["tokens"]
+
+
+def forms(server, word):
+    """What tokens a word must not be."""
+    bare, spaced = tokens_of(server, word.lstrip()), tokens_of(server, " " + word.lstrip())
+    return [bare, spaced] if len(spaced) == len(bare) and spaced[0] != bare[0] else [bare]
+
+
+def has(ids, bad):
+    return any(ids[i:i + len(bad)] == bad for i in range(len(ids)))
+
+
+@pytest.mark.parametrize("route", BOTH)
+@pytest.mark.parametrize("more", [{"temperature": 0}, {"temperature": 1.2, "seed": 3, "n": 3}])
+def test_bad_words_do_not_come(server, route, more):
+    """Each word of the free answer is banned; each answer then goes on without it, and bans add up."""
+    asked = body(route, **more, max_tokens=24)
+    free = ids_of(server, route, asked)
+    text = server.json("POST", "/detokenize", {"tokens": free[0]})["content"]
+    banned = []
+    for word in [w for w in text.split() if w.isalpha()][:5]:
+        banned.append(word)
+        for ids in ids_of(server, route, {**asked, "bad_words": banned}):
+            assert not any(has(ids, bad) for w in banned for bad in forms(server, w))
+    assert any(has(free[0], bad) for w in banned for bad in forms(server, w))
+    assert ids_of(server, route, {**asked, "bad_words": ["zebra xylophone"]}) == free
+    assert ids_of(server, route, {**asked, "bad_words": []}) == free
+
+
+def test_a_bad_word_of_several_tokens(server):
+    """Its last token alone is ruled out, and only behind the others: the answer is the same up to there."""
+    asked = body(COMPLETIONS, temperature=0, max_tokens=24)
+    (free,) = ids_of(server, COMPLETIONS, asked)
+    n_tried = 0
+    for at in range(1, 20):
+        for n in (2, 3):
+            word = server.json("POST", "/detokenize", {"tokens": free[at:at + n]})["content"]
+            bad = forms(server, word)
+            if free[at:at + n] not in bad:
+                continue
+            n_tried += 1
+            (ids,) = ids_of(server, COMPLETIONS, {**asked, "bad_words": [word]})
+            # where one of the forms would first have been complete
+            first = min(i + n - 1 for i in range(len(free)) if free[i:i + n] in bad)
+            assert ids[:first] == free[:first] and ids[first] != free[first]
+            assert not any(has(ids, b) for b in bad)
+    assert n_tried > 5
+
+
+def test_bad_words_and_what_else_is_ruled_out(server):
+    asked = body(COMPLETIONS, allowed_token_ids=tokens_of(server, "a"))
+    assert len(asked["allowed_token_ids"]) == 1
+    param, message = error_of(server, COMPLETIONS, {**asked, "bad_words": ["b", "a"]})
+    assert param == "bad_words" and "leave no token" in message
+    choice = server.json("POST", COMPLETIONS, body(COMPLETIONS, regex="cat|dog", bad_words=["c", "ca", "cat"],
+                                                   ignore_eos=False))["choices"][0]
+    assert choice["text"] == "dog"
+
+
+def test_most_bad_words(server):
+    """As many as there may be, each of several tokens, in many answers at once."""
+    words = [f"{a}{b}{c}" for a in "qxzvjkwy" for b in "qxzvjkwy" for c in "qxzvjkwyabcdefgh"]
+    assert len(words) == 1024
+    asked = body(COMPLETIONS, n=8, seed=1, temperature=2, bad_words=words)
+    for choice in server.json("POST", COMPLETIONS, asked)["choices"]:
+        assert len(choice["tokens"]) == 16
+    assert server.metric("weir_step_allocations_total") == 0

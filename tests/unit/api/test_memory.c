@@ -121,6 +121,9 @@ static void test_arrays(void **state)
     sweep_for("/v1/completions",
               "{\"prompt\":\"Once\",\"max_tokens\":2,\"allowed_token_ids\":[1,2,3]}",
               "no memory for a mask");
+    sweep("POST",
+          "/v1/completions",
+          "{\"prompt\":\"Once\",\"max_tokens\":2,\"bad_words\":[\"upon\",\"a time\"],\"seed\":1}");
     sweep_for("/v1/completions",
               "{\"prompt\":\"Once\",\"max_tokens\":2,\"guided_choice\":[\"aa\",\"bb\"]}",
               "'guided_choice': no memory for 2 texts");
