@@ -1,6 +1,7 @@
 #include "invariance/crowd.h"
 
 #include "base/clock.h"
+#include "engine/rules.h"
 #include "engine/stop.h"
 
 #include <setjmp.h>
@@ -69,6 +70,19 @@ static void draw_ends(const struct crowd *c, struct asked *a, uint32_t n_vocab)
         fail_msg("no stop strings");
 }
 
+/* Some tokens that never come, and pairs of which the second does not follow the first. */
+static void draw_rules(struct asked *a, uint32_t n_vocab)
+{
+    struct err_info e;
+    enum err err = token_rules_create(n_vocab, &a->params.rules, &e);
+    for (uint32_t i = 0; !err && i < 100; i++) {
+        const token_id ids[2] = {(token_id)crowd_below(n_vocab), (token_id)crowd_below(n_vocab)};
+        err = token_rules_ban(a->params.rules, ids, 1 + i % 2, &e);
+    }
+    if (err || !token_rules_any(a->params.rules))
+        fail_msg("no rules");
+}
+
 static void draw(struct crowd *c, struct asked *a, uint32_t n_vocab)
 {
     struct request_params *p = &a->params;
@@ -87,6 +101,8 @@ static void draw(struct crowd *c, struct asked *a, uint32_t n_vocab)
     draw_sampling(a, n_vocab);
     draw_ends(c, a, n_vocab);
     a->constrained = crowd_below(6) == 0;
+    if (!a->constrained && crowd_below(5) == 0)
+        draw_rules(a, n_vocab);
     p->logprobs = crowd_below(3) == 0;
     p->prompt_logprobs = p->logprobs && crowd_below(3) == 0;
     p->n_top_logprobs = p->logprobs ? crowd_below(4) : 0;
@@ -178,6 +194,7 @@ void crowd_destroy(struct crowd *c)
     for (uint32_t i = 0; i < c->n_requests; i++) {
         buf_deinit(&c->asked[i].want);
         stop_texts_release(c->asked[i].params.stops);
+        token_rules_release(c->asked[i].params.rules);
     }
     free(c);
 }
