@@ -91,10 +91,18 @@ void api_openai_progress(struct api_choice *ch, const char *fields, struct buf *
     buf_str(out, "}\n\n");
 }
 
+/* Those of a chat's one prompt, beside the choices of what comes first. */
+static void put_chat_prompt(struct api_call *c, struct buf *out)
+{
+    if (c->dialect == &api_chat)
+        api_put_prompt_ids(&c->choices[0], out);
+}
+
 void api_chunk_end(const struct api_choice *ch, const char *finish, struct buf *out)
 {
     api_field_text(out, "finish_reason", finish);
     buf_str(out, "}]");
+    put_chat_prompt(ch->call, out);
     put_chunk_usage(ch, out);
     if (finish && !has_last_chunk(ch->call)) {
         api_put_extras(ch, out);
@@ -227,7 +235,9 @@ void api_put_choices(struct api_call *c,
             buf_char(out, ',');
         choice(&c->choices[i], out);
     }
-    buf_str(out, "],\"usage\":");
+    buf_char(out, ']');
+    put_chat_prompt(c, out);
+    buf_str(out, ",\"usage\":");
     put_usage(c, out);
     api_add_timeline(c, out);
     api_put_extras(&c->choices[0], out);

@@ -78,8 +78,10 @@ struct api_choice {
     /* a reply in parts (reply.c): */
     struct reply_parser *reply;  /* NULL: all of the output is content */
     struct buf logprobs, tokens; /* of tokens that no chunk has told of yet */
-    uint32_t n_read;             /* output tokens that it has read */
-    uint32_t n_thoughts;         /* of them reasoning, the mark at its end included */
+    uint32_t n_ids;              /* output tokens whose ids are told, and the prompt's (ids.c) */
+    bool prompt_ids, end_id;
+    uint32_t n_read;     /* output tokens that it has read */
+    uint32_t n_thoughts; /* of them reasoning, the mark at its end included */
 };
 
 struct api_dialect;
@@ -126,6 +128,7 @@ struct api_call {
         *tool_places; /* the dialect's, of tools that it made for the chat route (tools.h) */
     struct reply_config reply; /* how replies are read; style NULL: they are not */
     bool include_usage, usage_so_far, return_tokens, ignore_eos, logprobs, echo;
+    bool token_ids;     /* those of prompt and output (ids.c) */
     bool parse_special; /* control tokens in texts of prompts (completions.c), and */
     bool no_special;    /* nothing put around them */
     bool timings_per_token, progress, verbose; /* extras.c */
@@ -422,6 +425,12 @@ void api_put_timings(const struct api_choice *ch, uint32_t n_out, struct buf *ou
 void api_put_extras(const struct api_choice *ch, struct buf *out);
 void api_tell_progress(struct api_choice *ch, struct buf *out);
 const char *api_stop_type(const struct api_choice *ch); /* "eos", "limit" or "word" */
+
+/* vLLM's return_token_ids, each field with a comma before it; nothing where it was not asked for.
+ * own: "token_ids" of a choice, those that no chunk has told of. prompt: "prompt_token_ids", in the
+ * choice's first chunk or its only answer. (ids.c) */
+void api_put_own_ids(struct api_choice *ch, struct buf *out);
+void api_put_prompt_ids(struct api_choice *ch, struct buf *out);
 
 /* A chunk around one choice: begin writes up to `"index":N`, end from `,"finish_reason"`. */
 void api_chunk_begin(const struct api_choice *ch, struct buf *out);

@@ -290,6 +290,13 @@ static const struct buf *take_echo(struct api_choice *ch, struct lists *l)
     return text;
 }
 
+/* Each choice has its own prompt's. */
+static void put_ids(struct api_choice *ch, struct buf *out)
+{
+    api_put_prompt_ids(ch, out);
+    api_put_own_ids(ch, out);
+}
+
 /* The same in a stream: all of the text, then its log-probabilities, so many to a chunk. */
 static void echo_chunk(struct api_choice *ch, struct buf *out)
 {
@@ -305,6 +312,7 @@ static void echo_chunk(struct api_choice *ch, struct buf *out)
     buf_str(out, ",\"text\":");
     api_put_str(out, text->data, first ? text->len : 0);
     put_lists(c, &l, out);
+    put_ids(ch, out);
     api_chunk_end(ch, NULL, out);
     ch->n_chars += first ? api_count_chars(text->data, text->len) : 0;
     lists_deinit(&l);
@@ -338,6 +346,7 @@ static void piece(struct api_choice *ch, const struct api_piece *p, struct buf *
             api_put_int(out, request_out(ch->req)[p->token].id);
         buf_char(out, ']');
     }
+    put_ids(ch, out);
     api_chunk_end(ch, NULL, out);
     ch->n_chars += api_count_chars(p->text, p->len);
 }
@@ -346,6 +355,7 @@ static void close_choice(struct api_choice *ch, struct buf *out)
 {
     api_chunk_begin(ch, out);
     buf_str(out, ",\"text\":\"\",\"logprobs\":null");
+    put_ids(ch, out);
     api_chunk_end(ch, api_finish_name(request_finish(ch->req)), out);
 }
 
@@ -380,6 +390,7 @@ static void put_choice(struct api_choice *ch, struct buf *out)
     put_lists(c, &l, out);
     if (c->return_tokens)
         api_put_items(out, ",\"tokens\":[", &tokens);
+    put_ids(ch, out);
     buf_str(out, ",\"finish_reason\":\"");
     buf_str(out, api_finish_name(request_finish(ch->req)));
     buf_str(out, "\"}");

@@ -103,6 +103,10 @@ static enum err parse(struct api_call *c,
     c->include_usage = p->stream && p->include_usage;
     c->usage_so_far = p->usage_so_far;
     c->return_tokens = p->return_tokens;
+    c->token_ids = p->return_token_ids;
+    if (c->token_ids && d != &api_chat && d != &api_completions)
+        return err_invalid(
+            e, "return_token_ids", "'return_token_ids' is not supported by this route");
     c->ignore_eos = p->request.ignore_eos;
     c->n_per_prompt = p->n;
     if ((err = api_get_bool(body, "timeline", &c->timeline, e)) ||

@@ -30,7 +30,6 @@ static const struct api_refused refused[] = {
     {"repetition_detection", NEUTRAL_NOTHING, 0},
     {"grammar_lazy", NEUTRAL_FALSE, 0},
     {"return_hidden_states", NEUTRAL_FALSE, 0},
-    {"return_token_ids", NEUTRAL_FALSE, 0},
     {"return_tokens_as_token_ids", NEUTRAL_FALSE, 0},
     {"adaptive_target", NEUTRAL_NUMBER, -1},
     {"logits_processors", NEUTRAL_EMPTY, 0},
@@ -364,7 +363,8 @@ enum err api_params_parse(const json_t *body,
         (err = parse_stop_ids(body, n_vocab, out, e)) || (err = parse_stream(body, out, e)) ||
         (err = api_get_bool(body, "ignore_eos", &out->request.ignore_eos, e)) ||
         (err = api_params_cache(body, &out->request, e)) ||
-        (err = api_get_bool(body, "return_tokens", &out->return_tokens, e)))
+        (err = api_get_bool(body, "return_tokens", &out->return_tokens, e)) ||
+        (err = api_get_bool(body, "return_token_ids", &out->return_token_ids, e)))
         return err;
     return api_refuse_fields(body, refused, sizeof refused / sizeof refused[0], e);
 }

@@ -21,7 +21,7 @@ struct api_params {
     bool stream;
     bool include_usage;
     bool usage_so_far; /* with include_usage: in every chunk */
-    bool return_tokens;
+    bool return_tokens, return_token_ids;
     struct gguf_str model; /* data NULL: absent */
 };
 

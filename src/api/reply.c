@@ -246,6 +246,7 @@ static void put_noted(struct api_choice *ch, bool list, struct buf *out)
     }
     if (ch->call->return_tokens)
         api_put_items(out, ",\"tokens\":[", &ch->tokens);
+    api_put_own_ids(ch, out);
     buf_clear(&ch->logprobs);
     buf_clear(&ch->tokens);
 }
@@ -333,8 +334,10 @@ void api_reply_close(struct api_choice *ch, struct buf *out)
     buf_str(out, ",\"delta\":{}");
     if (ch->reply)
         put_noted(ch, false, out);
-    else
+    else {
         buf_str(out, ",\"logprobs\":null"); /* each piece had its token's */
+        api_put_own_ids(ch, out);
+    }
     api_chunk_end(ch, api_reply_finish_name(ch), out);
 }
 

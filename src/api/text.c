@@ -15,7 +15,7 @@
 /* Does the answer name tokens, so that one may go out only with all of its text? */
 static bool by_token(const struct api_call *c)
 {
-    return c->logprobs || c->return_tokens;
+    return c->logprobs || c->return_tokens || c->token_ids;
 }
 
 uint32_t api_count_chars(const char *s, size_t n)

@@ -10,7 +10,7 @@
 #include "api/call.h"
 
 /* The next piece of what the engine has published, false if there is none now. Pieces without text
- * come only where every token counts: logprobs, return_tokens, ignore_eos. */
+ * come only where every token counts: logprobs, return_tokens, token_ids, ignore_eos. */
 bool api_next_piece(struct api_choice *ch, struct api_piece *p);
 
 /* Text of a token as shown in lists, with the names of control tokens: a JSON string. Bytes that

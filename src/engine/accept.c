@@ -261,6 +261,7 @@ static void accept_token(struct engine *eng, struct request *r, const struct sam
     else if (!early && !r->params.ignore_eos && tokenizer_is_eog(eng->tokenizer, job->chosen))
         r->now.stop = STOP_EOG;
     if (r->now.stop != STOP_NONE) {
+        r->now.end_id = job->chosen;
         step_finish(eng, r, FINISH_STOP);
         return;
     }

@@ -175,6 +175,9 @@ const float *request_vector(const struct request *r, uint32_t *n);
 uint32_t request_n_vectors(const struct request *r);
 const struct err_info *request_error(const struct request *r);
 enum stop_kind request_stop(const struct request *r); /* valid when finished */
+/* The token that ended it, which is counted but none of its output, of STOP_EOG and STOP_ID; else
+ * TOKEN_NONE. */
+token_id request_end_id(const struct request *r);
 /* The text of params.stops that ended it; only for STOP_TEXT. */
 const char *request_stop_text(const struct request *r);
 struct request_times request_times(const struct request *r);

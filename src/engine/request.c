@@ -234,6 +234,7 @@ enum err request_create(const struct engine *eng,
     r->n_vector = n_vector;
     r->n_vectors = !n_vector ? 0 : embed_each(eng, p->output) ? n_prompt : 1;
     r->user = user;
+    r->now.end_id = r->published.end_id = r->seen.end_id = TOKEN_NONE;
     if (!take_arrays(r, p, engine_model(eng)->hp.n_vocab) ||
         (drafts(eng, p) && !draft_create(&r->draft,
                                          n_prompt + max_new,
@@ -386,6 +387,11 @@ uint32_t request_n_prefilled(const struct request *r)
 enum stop_kind request_stop(const struct request *r)
 {
     return r->seen.stop;
+}
+
+token_id request_end_id(const struct request *r)
+{
+    return r->seen.end_id;
 }
 
 const char *request_stop_text(const struct request *r)

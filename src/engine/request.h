@@ -23,6 +23,7 @@ struct request_view {
     uint32_t n_prefilled;
     uint32_t n_progress;
     enum stop_kind stop;
+    token_id end_id;    /* that ended it, of STOP_EOG and STOP_ID; else TOKEN_NONE */
     uint32_t stop_text; /* which of the texts in `stop` */
     struct request_times times;
 };
