@@ -128,6 +128,7 @@ struct api_call {
         *tool_places; /* the dialect's, of tools that it made for the chat route (tools.h) */
     struct reply_config reply; /* how replies are read; style NULL: they are not */
     bool include_usage, usage_so_far, return_tokens, ignore_eos, logprobs, echo;
+    bool special_text;  /* control tokens are text (text.c) */
     bool token_ids;     /* those of prompt and output (ids.c) */
     bool parse_special; /* control tokens in texts of prompts (completions.c), and */
     bool no_special;    /* nothing put around them */

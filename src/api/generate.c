@@ -103,6 +103,7 @@ static enum err parse(struct api_call *c,
     c->include_usage = p->stream && p->include_usage;
     c->usage_so_far = p->usage_so_far;
     c->return_tokens = p->return_tokens;
+    c->special_text = p->request.special_text;
     c->token_ids = p->return_token_ids;
     if (c->token_ids && d != &api_chat && d != &api_completions)
         return err_invalid(

@@ -40,7 +40,6 @@ static const struct api_refused refused[] = {
     {"prompt_logprobs", NEUTRAL_NOTHING, 0},
     {"truncate_prompt_tokens", NEUTRAL_NOTHING, 0},
     {"use_beam_search", NEUTRAL_FALSE, 0},
-    {"skip_special_tokens", NEUTRAL_TRUE, 0},
     {"length_penalty", NEUTRAL_NUMBER, 1},
     {"n_probs", NEUTRAL_NUMBER, 0},
     {"typical_p", NEUTRAL_NUMBER, 1},
@@ -354,6 +353,7 @@ enum err api_params_parse(const json_t *body,
                           struct err_info *e)
 {
     enum err err;
+    bool skip_special = true;
     out->request = request_params_default();
     if ((err = api_get_str(body, "model", &out->model, e)) ||
         (err = parse_counts(body, max_choices, out, e)) ||
@@ -364,8 +364,10 @@ enum err api_params_parse(const json_t *body,
         (err = api_get_bool(body, "ignore_eos", &out->request.ignore_eos, e)) ||
         (err = api_params_cache(body, &out->request, e)) ||
         (err = api_get_bool(body, "return_tokens", &out->return_tokens, e)) ||
-        (err = api_get_bool(body, "return_token_ids", &out->return_token_ids, e)))
+        (err = api_get_bool(body, "return_token_ids", &out->return_token_ids, e)) ||
+        (err = api_get_bool(body, "skip_special_tokens", &skip_special, e)))
         return err;
+    out->request.special_text = !skip_special;
     return api_refuse_fields(body, refused, sizeof refused / sizeof refused[0], e);
 }
 

@@ -43,7 +43,8 @@ static void feed(struct api_choice *ch, uint32_t last, uint32_t limit, bool flus
     const struct request_token *out = request_out(ch->req);
     while (ch->tok_at <= last && ch->tok_at < request_n_out(ch->req)) {
         size_t len;
-        const char *bytes = tokenizer_bytes(c->tokenizer, out[ch->tok_at].id, false, &len);
+        const char *bytes =
+            tokenizer_bytes(c->tokenizer, out[ch->tok_at].id, c->special_text, &len);
         size_t n = len - ch->tok_off, room = limit > ch->n_bytes ? limit - ch->n_bytes : 0;
         if (n > room)
             n = room;
@@ -83,7 +84,7 @@ static bool next_whole_token(struct api_choice *ch, uint32_t n_out, struct api_p
 {
     size_t len;
     uint32_t i = ch->n_taken, limit = shown_limit(ch, n_out);
-    tokenizer_bytes(ch->call->tokenizer, request_out(ch->req)[i].id, false, &len);
+    tokenizer_bytes(ch->call->tokenizer, request_out(ch->req)[i].id, ch->call->special_text, &len);
     bool whole = len <= limit - ch->n_bytes;
     if (!whole && !(ch->done && ch->n_bytes < limit))
         return false;

@@ -275,7 +275,8 @@ static void accept_token(struct engine *eng, struct request *r, const struct sam
         return;
     }
     size_t n_bytes;
-    const char *bytes = tokenizer_bytes(eng->tokenizer, job->chosen, false, &n_bytes);
+    const char *bytes =
+        tokenizer_bytes(eng->tokenizer, job->chosen, r->params.special_text, &n_bytes);
     uint64_t end_bytes;
     enum stop_kind kind;
     const bool stopped = text_ends(r, bytes, n_bytes, early, &end_bytes, &kind);

@@ -86,9 +86,10 @@ struct request_params {
                           * stop_ids, and of `stops` none counts. What a grammar completes ends */
     bool no_output;      /* the prompt alone is computed: its first token is neither shown nor
                           * counted, not as time to a first token either */
-    bool same_prompt; /* as another request's, an answer more to it: its tokens are not counted */
-    bool ignore_eos;  /* end-of-generation tokens are ordinary output */
-    bool logprobs;    /* of every output token */
+    bool same_prompt;  /* as another request's, an answer more to it: its tokens are not counted */
+    bool ignore_eos;   /* end-of-generation tokens are ordinary output */
+    bool special_text; /* control tokens are text, by their names; else they stand for none */
+    bool logprobs;     /* of every output token */
     bool sampled_logprobs; /* and these of the draw, not of the model itself */
     uint32_t n_top_logprobs;
     bool prompt_logprobs; /* of every prompt token but the first */

@@ -49,6 +49,7 @@ FIELDS = {
     "stream_options": (BOTH, [1, "x", True, [], [1]]),
     "ignore_eos": (BOTH, NOT_BOOLEANS),
     "return_tokens": (BOTH, NOT_BOOLEANS),
+    "skip_special_tokens": (BOTH, NOT_BOOLEANS),
     "return_token_ids": (BOTH, NOT_BOOLEANS),
     "cache_prompt": (BOTH, NOT_BOOLEANS),
     "cache_salt": (BOTH, [*NOT_STRINGS, "x" * 1025, "x" * 100000]),

@@ -118,3 +118,66 @@ def test_nobody_else_gets_them(server):
     asked = {"input": "hi", "max_output_tokens": 16, "return_token_ids": True}
     error = server.json("POST", "/v1/responses", asked, status=400)["error"]
     assert error["param"] == "return_token_ids"
+
+
+# --- skip_special_tokens --------------------------------------------------------------------------
+
+def text_of(choice):
+    return choice["text"] if "text" in choice else choice["message"]["content"]
+
+
+def end_of(server):
+    return server.json("POST", "/tokenize", {"content": "<|im_end|>", "parse_special": True})["tokens"][-1]
+
+
+def streamed(server, route, asked):
+    texts = {}
+    for event in server.events(route, asked):
+        (choice,) = event["choices"]
+        text = choice["text"] if route == COMPLETIONS else choice["delta"].get("content") or ""
+        texts[choice["index"]] = texts.get(choice["index"], "") + text
+    return [texts[i] for i in sorted(texts)]
+
+
+@pytest.mark.parametrize("route", BOTH)
+@pytest.mark.parametrize("more", [{}, {"return_tokens": True}, {"n": 2, "temperature": 1, "seed": 2}])
+def test_special_tokens_in_the_text(server, route, more):
+    """Control tokens that do not end an answer stand in it, the same streamed as not."""
+    asked = {**ASK[route], "temperature": 0, "max_tokens": 30, "ignore_eos": True, "return_token_ids": True,
+             "logit_bias": {str(end_of(server)): 12}, **more}
+    hidden = server.json("POST", route, asked)["choices"]
+    shown = server.json("POST", route, {**asked, "skip_special_tokens": False})["choices"]
+    assert any("<|im_end|>" in text_of(c) for c in shown)
+    for before, after in zip(hidden, shown, strict=True):
+        assert before["token_ids"] == after["token_ids"]
+        assert text_of(after) == server.json("POST", "/detokenize", {"tokens": after["token_ids"]})["content"]
+        assert "<|" not in text_of(before)
+    del asked["return_token_ids"]
+    assert streamed(server, route, {**asked, "skip_special_tokens": False}) == [text_of(c) for c in shown]
+    assert streamed(server, route, {**asked, "skip_special_tokens": True}) == [text_of(c) for c in hidden]
+
+
+def test_an_end_that_ends_is_not_shown(server):
+    asked = body(CHAT)
+    free = server.json("POST", CHAT, asked)["choices"][0]
+    assert free["finish_reason"] == "stop"
+    assert server.json("POST", CHAT, {**asked, "skip_special_tokens": False})["choices"][0] == free
+
+
+def test_a_special_token_stops(server):
+    """What stands in the text is found there; offsets of tokens count it."""
+    asked = {**body(CHAT), "ignore_eos": True, "skip_special_tokens": False}
+    full = text_of(server.json("POST", CHAT, asked)["choices"][0])
+    for stop in ("<|im_end|>", "_end|>", ".<|im"):
+        assert stop in full
+        choice = check(server, CHAT, {**asked, "stop": stop})["choices"][0]
+        assert (text_of(choice), choice["finish_reason"]) == (full[:full.index(stop)], "stop")
+        assert streamed(server, CHAT, {**asked, "stop": stop}) == [text_of(choice)]
+    end = end_of(server)
+    only = {"prompt": [end], "max_tokens": 8, "allowed_token_ids": [end], "ignore_eos": True, "skip_special_tokens": False}
+    (choice,) = server.json("POST", COMPLETIONS, {**only, "logprobs": 0})["choices"]
+    assert choice["text"] == "<|im_end|>" * 8
+    assert choice["logprobs"]["text_offset"] == [10 * i for i in range(8)]
+    responses = {"input": "hi", "max_output_tokens": 16, "allowed_token_ids": [end], "ignore_eos": True}
+    answer = server.json("POST", "/v1/responses", {**responses, "skip_special_tokens": False})
+    assert answer["output"][-1]["content"][0]["text"] == "<|im_end|>" * 16

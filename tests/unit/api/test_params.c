@@ -31,6 +31,7 @@ static void test_defaults(void **state)
     assert_false(p.max_tokens_given);
     assert_false(p.stream);
     assert_null(p.model.data);
+    assert_false(p.return_token_ids || p.request.special_text);
     /* without a seed every request draws differently */
     assert_int_equal(parse("{}", &q, &body2, &e), OK);
     assert_true(p.request.sample.seed != q.request.sample.seed);
@@ -55,7 +56,8 @@ static void test_all_fields(void **state)
               "\"stream_options\": {\"include_usage\": true}, \"return_tokens\": true,"
               "\"cache_prompt\": false, \"cache_salt\": \"me\", \"priority\": -3, \"user\": \"x\", "
               "\"response_format\": {\"type\": \"text\"},"
-              "\"grammar\": \"\", \"bad_words\": [], \"min_tokens\": 4, \"store\": true}",
+              "\"grammar\": \"\", \"bad_words\": [], \"min_tokens\": 4, \"store\": true,"
+              "\"return_token_ids\": true, \"skip_special_tokens\": false}",
               &p,
               &body,
               &e),
@@ -81,6 +83,7 @@ static void test_all_fields(void **state)
     assert_memory_equal(p.request.cache_salt, "me", 2);
     assert_int_equal(p.request.priority, -3);
     assert_true(p.stream && p.include_usage && p.return_tokens && p.request.ignore_eos);
+    assert_true(p.return_token_ids && p.request.special_text);
     api_params_deinit(&p);
     json_decref(body);
 }
@@ -163,7 +166,7 @@ static void test_refused(void **state)
         {"{\"typical_p\": 0.5}", "typical_p"},
         {"{\"mirostat\": 2}", "mirostat"},
         {"{\"use_beam_search\": true}", "use_beam_search"},
-        {"{\"skip_special_tokens\": false}", "skip_special_tokens"},
+        {"{\"skip_special_tokens\": 0}", "skip_special_tokens"},
         {"{\"max_tokens\": 0, \"max_completion_tokens\": 2}", "max_tokens"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
