@@ -12,9 +12,10 @@
 
 /* One pull writes about this much at most, so that a reader who was slow gets the rest later. */
 #define PULL_BYTES (64u << 10)
-/* Answers with more log-probabilities, or values of vectors, are written by another thread. */
+/* Answers with more log-probabilities, values of vectors or ids are written by another thread. */
 #define LONG_LOGPROBS 4096
 #define LONG_VALUES 16384
+#define LONG_IDS 16384
 
 const char *api_finish_name(enum finish f)
 {
@@ -199,7 +200,8 @@ static bool takes_long(const struct api_call *c)
         (void)request_prompt_logprobs(c->choices[i].req, &n_prompt);
         n += n_prompt + request_n_completion(c->choices[i].req);
     }
-    return n * (1 + c->n_top) > LONG_LOGPROBS || n_values(c) > LONG_VALUES;
+    return n * (1 + c->n_top) > LONG_LOGPROBS || n_values(c) > LONG_VALUES ||
+           api_n_ids(c) > LONG_IDS;
 }
 
 /* One object once all choices have ended; nothing is written before. */

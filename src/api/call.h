@@ -432,6 +432,7 @@ const char *api_stop_type(const struct api_choice *ch); /* "eos", "limit" or "wo
  * choice's first chunk or its only answer. (ids.c) */
 void api_put_own_ids(struct api_choice *ch, struct buf *out);
 void api_put_prompt_ids(struct api_choice *ch, struct buf *out);
+uint64_t api_n_ids(const struct api_call *c); /* of an answer as one object, once all have ended */
 
 /* A chunk around one choice: begin writes up to `"index":N`, end from `,"finish_reason"`. */
 void api_chunk_begin(const struct api_choice *ch, struct buf *out);

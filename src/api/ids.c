@@ -43,3 +43,15 @@ void api_put_prompt_ids(struct api_choice *ch, struct buf *out)
     buf_char(out, ']');
     ch->prompt_ids = true;
 }
+
+uint64_t api_n_ids(const struct api_call *c)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; c->token_ids && i < c->n_choices; i++) {
+        uint32_t n_prompt;
+        (void)request_prompt(c->choices[i].req, &n_prompt);
+        n += request_n_completion(c->choices[i].req);
+        n += i == 0 || c->dialect != &api_chat ? n_prompt : 0;
+    }
+    return n;
+}

@@ -612,6 +612,37 @@ static void test_many_vectors_are_a_workers(void **state)
     server_stop(&s);
 }
 
+/* Each choice of a completion repeats its prompt's; a chat has them once. */
+static void test_many_ids_are_a_workers(void **state)
+{
+    (void)state;
+    struct server s;
+    struct buf prompt = {0}, body = {0};
+    const char *const ids = ",\"n\":90,\"max_tokens\":2,\"return_token_ids\":true}";
+    server_start(&s, 16, 128);
+    buf_str(&prompt, "{\"prompt\":[7");
+    for (uint32_t i = 1; i < 200; i++) /* 90 times those are more than 16384 */
+        buf_printf(&prompt, ",%u", i);
+    buf_char(&prompt, ']');
+    buf_printf(&body, "%s%s", buf_cstr(&prompt), ids);
+    assert_int_equal(works_of(&s, COMPLETIONS, buf_cstr(&body)), 1);
+    buf_clear(&body);
+    buf_printf(&body, "%s,\"n\":90,\"max_tokens\":2}", buf_cstr(&prompt));
+    assert_int_equal(works_of(&s, COMPLETIONS, buf_cstr(&body)), 0);
+    buf_clear(&body);
+    buf_printf(&body, "{\"prompt\":\"a\"%s", ids);
+    assert_int_equal(works_of(&s, COMPLETIONS, buf_cstr(&body)), 0);
+    buf_clear(&body);
+    buf_printf(&body, "{\"messages\":[{\"role\":\"user\",\"content\":\"");
+    for (uint32_t i = 0; i < 200; i++)
+        buf_str(&body, i % 2 ? "7" : " ");
+    buf_printf(&body, "\"}]%s", ids);
+    assert_int_equal(works_of(&s, CHAT, buf_cstr(&body)), 0);
+    buf_deinit(&prompt);
+    buf_deinit(&body);
+    server_stop(&s);
+}
+
 static void test_metrics(void **state)
 {
     (void)state;
@@ -681,6 +712,7 @@ int main(void)
         cmocka_unit_test(test_timings_of_late_chunks),
         cmocka_unit_test(test_large_answers_are_a_workers),
         cmocka_unit_test(test_many_vectors_are_a_workers),
+        cmocka_unit_test(test_many_ids_are_a_workers),
         cmocka_unit_test(test_metrics),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
