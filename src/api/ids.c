@@ -1,8 +1,8 @@
 /* return_token_ids: the tokens of prompt and answer by their numbers, as vLLM has them.
  *
  *      prompt_token_ids   in the first chunk; of a chat beside its choices, as they have one prompt
- *      token_ids          as many as usage counts: also those of a stop string, which is cut off
- * the text, and the one that ended the answer
+ *      token_ids          as many as usage counts: also the one that ended the answer, and those of
+ *                         a stop string, which is cut off the text
  *
  * What is held back of the text is so of the ids: a chunk tells of tokens that became pieces, and
  * the last one of all that is left. */
