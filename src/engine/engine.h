@@ -110,10 +110,10 @@ struct request_params {
     size_t n_cache_salt;
     const uint8_t *cache_tenant; /* [n_cache_tenant] nor do those of other tenants; 0: nobody's */
     size_t n_cache_tenant;
-    struct token_rules
-        *rules; /* tokens that never come (rules.h), of the model's vocabulary; or NULL.
-                 * The request keeps a reference. A text that a grammar has made
-                 * complete ends where they leave nothing; else that is an error */
+    /* Tokens that never come (rules.h), of the model's vocabulary; or NULL. The request keeps a
+     * reference. A text that a grammar has made complete ends where they leave nothing; else that
+     * is an error. A thought's limit goes where they leave no whole mark of its end. */
+    struct token_rules *rules;
     struct grammar *grammar; /* what the output must conform to, compiled for engine_vocab; or NULL.
                                 The request keeps a reference */
     int32_t priority;        /* up to REQUEST_MAX_PRIORITY, or as far below 0; higher goes first */

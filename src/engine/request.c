@@ -192,6 +192,17 @@ static bool only_ends(const struct request *r)
     return !token_rules_mask(r->rules, NULL, 0, &early, r->may);
 }
 
+/* Do the rules leave the mark that ends reasoning? Else it would be put in halves. */
+static bool may_close(const struct request *r, const struct request_thought *t)
+{
+    const struct sample_allowed all = {0};
+    for (uint32_t i = 0; i < t->n_close; i++)
+        if (!token_rules_mask(r->rules, t->close, i, &all, r->may) ||
+            !token_rules_may(r->may, t->close[i]))
+            return false;
+    return true;
+}
+
 enum err request_create(const struct engine *eng,
                         const struct request_params *p,
                         const token_id *prompt,
@@ -263,7 +274,9 @@ enum err request_create(const struct engine *eng,
     if (p->grammar)
         r->grammar = guide_begin(eng->guide, p->grammar);
     r->params.grammar = NULL; /* the state has it */
-    thought_begin(&r->thought, &p->thought);
+    struct request_thought limit = p->thought;
+    limit.on = limit.on && (!r->rules || may_close(r, &limit));
+    thought_begin(&r->thought, &limit);
     for (uint32_t i = 0; r->history && i < n_prompt; i++)
         sample_history_add(r->history, prompt[i], false);
     r->seq = (struct sched_seq){.user = r,

@@ -200,3 +200,23 @@ def test_most_bad_words(server):
     for choice in server.json("POST", COMPLETIONS, asked)["choices"]:
         assert len(choice["tokens"]) == 16
     assert server.metric("weir_step_allocations_total") == 0
+
+
+def test_budget_without_its_mark(start_server, tmp_path):
+    """Reasoning whose end is ruled out has no budget: no half of its mark is put."""
+    template = tmp_path / "thinks.jinja"
+    template.write_text("{% for m in messages %}{{ m.content }}{% endfor %}<think>\n{# </think> #}")
+    server = start_server("--chat-template-file", template)
+    asked = {**body(CHAT), "temperature": 0, "max_tokens": 24}
+    budget = {"thinking_budget_tokens": 4}
+    ids = ids_of(server, CHAT, {**asked, **budget})
+    assert ids != ids_of(server, CHAT, asked)
+    mark = server.json("POST", "/tokenize", {"content": "</think>"})["tokens"]
+    assert len(mark) > 1
+    for ban in ("</think>", "think"):
+        ruled = {**asked, "bad_words": [ban]}
+        for n in (0, 4):
+            limited = {**ruled, "thinking_budget_tokens": n}
+            assert ids_of(server, CHAT, limited) == ids_of(server, CHAT, ruled), (ban, n)
+    ruled = {**asked, "bad_words": ["xyzzy"]} # which leaves it
+    assert ids_of(server, CHAT, {**ruled, **budget}) == ids

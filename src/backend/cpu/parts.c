@@ -12,7 +12,7 @@
  */
 #include "backend/cpu/cpu.h"
 
-enum { PART_COLUMNS = 4 }; /* units of columns: some 50 ns */
+enum { PART_COLUMNS = 4 }; /* units: gating and packing 5,632 columns takes one core some 3 us */
 
 static uint32_t common(uint32_t a, uint32_t b)
 {
@@ -27,8 +27,9 @@ static uint32_t common(uint32_t a, uint32_t b)
 /* A step each of whose values is made of those of the same column. */
 static bool is_by_columns(const struct step *s)
 {
-    const bool in_place = s->in2 == s->out && s->in2_first < s->n; /* would write others' second */
-    return s->kind == STEP_UNARY || (s->kind == STEP_GATED && (s->in2_first == 0 || !in_place));
+    /* else it writes what others read as their second */
+    const bool apart = s->in2 != s->out || s->in2_first == 0 || s->in2_first >= s->n;
+    return s->kind == STEP_UNARY || (s->kind == STEP_GATED && apart);
 }
 
 /* Of a phase that packs, after one step at most. */
