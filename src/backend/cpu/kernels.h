@@ -96,8 +96,7 @@ enum {
     PAIRS_LEAST = -128,
     PAIRS_MOST = 112,
     PAIRS_MOST_31 = 96,
-    PAIRS_PANELS = 3,   /* that meet rows at a time, */
-    PAIRS_MIN_ROWS = 17 /* where there are so many: making them wide pays */
+    PAIRS_MIN_ROWS = 17, /* from which on making panels wide pays */
 };
 
 enum { ACT_D, ACT_DSUM, ACT_PLANES };

@@ -55,20 +55,10 @@ BF16_DOT INLINE void tile_bf16dot(const struct tile *t, uint32_t row, const int 
     EACH_ROW UNROLL for (int p = 0; p < P; p++) vf_store(sums + (m * P + p) * VL, acc[m][p]);
 }
 
-BF16_DOT static void multiply4_bf16dot(const struct tile *t, uint32_t row)
-{
-    tile_bf16dot(t, row, 4);
-}
-
-BF16_DOT static void multiply8_bf16dot(const struct tile *t, uint32_t row)
-{
-    tile_bf16dot(t, row, 8);
-}
-
-BF16_DOT static void multiply12_bf16dot(const struct tile *t, uint32_t row)
-{
-    tile_bf16dot(t, row, 12);
-}
+#define DEFINE_BF16DOT(m) BF16_DOT DEFINE_MULTIPLY(bf16dot, m, tile_bf16dot(t, row, m))
+DEFINE_BF16DOT(4)
+DEFINE_BF16DOT(8)
+DEFINE_BF16DOT(12)
 
 static void tiled_bf16dot(const struct linear_job *j)
 {

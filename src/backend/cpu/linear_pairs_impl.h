@@ -25,19 +25,16 @@
  * columns and 128 of K there are 16 vpdpbusd and 32 additions, four shuffles and vpdpwssd for
  * scales, two vpdpwssd for minima and five operations at the end: 63 on four ports that do one
  * every other cycle each, of which 25 on the two that multiply, where SUPER_MIN has 41 on those.
- * Four rows meet three panels: so words that are loaded for one operand are few enough for the
- * loads, and sums, totals and weights just fill the registers. The price is activations in 241 or
- * 225 steps instead of 255; but those of one sign seldom reach as far as those of the other, which
- * have all of theirs (pack_uneven). */
+ * Four rows meet two panels, so that sums, totals and weights fit the registers. The price is
+ * activations in 241 or 225 steps instead of 255; but those of one sign seldom reach as far as
+ * those of the other, which have all of theirs (pack_uneven). */
 enum {
-    PAIRS_K = 256, /* a part: three panels of it fill a third of 48 KiB, the nearest cache */
     PAIRS_GROUP_BYTES = 128 + 8 * 64,
     PAIRS_SUPER_BYTES = 128 + SUPER_K / 32 * PAIRS_GROUP_BYTES,
-    PAIRS_PART_BYTES = PAIRS_K / SUPER_K * PAIRS_SUPER_BYTES,
+    PAIRS_PART_BYTES = TILE_K / SUPER_K * PAIRS_SUPER_BYTES,
 };
-_Static_assert(PAIRS_PANELS *PAIRS_PART_BYTES <= WIDE_PART_BYTES && PARTS == 1,
+_Static_assert(TILE_PANELS *PAIRS_PART_BYTES <= WIDE_PART_BYTES && PARTS == 1,
                "sums lie behind wide parts");
-_Static_assert((int)PAIRS_PANELS <= (int)LINEAR_MAX_SUMS, "sums have room");
 
 /* The weights of a group; begin: what totals begin with, of the groups before. */
 INLINE vi widen_pairs(const vb q[8], vi begin, vi scale, uint8_t *to)
@@ -66,13 +63,13 @@ struct pairs_at {
 #define EACH_PAIRS_SUM UNROLL for (int m = 0; m < ACT_TILE; m++) UNROLL for (int v = 0; v < V; v++)
 
 /* A group meets four rows. V: panels, here and below. */
-INLINE void pairs_group(const struct pairs_at *at, vi total[ACT_TILE][PAIRS_PANELS], const int V)
+INLINE void pairs_group(const struct pairs_at *at, vi total[ACT_TILE][TILE_PANELS], const int V)
 {
-    vi s[ACT_TILE][PAIRS_PANELS];
+    vi s[ACT_TILE][TILE_PANELS];
     EACH_PAIRS_SUM s[m][v] = vi_set1(at->b[m].pairs);
     UNROLL for (int g = 0; g < 8; g += 2)
     {
-        vb w1[PAIRS_PANELS], w2[PAIRS_PANELS];
+        vb w1[TILE_PANELS], w2[TILE_PANELS];
         UNROLL for (int v = 0; v < V; v++)
         {
             w1[v] = vb_load(PAIRS_WIDE(v, 128 + g * 64));
@@ -92,7 +89,7 @@ INLINE void pairs_group(const struct pairs_at *at, vi total[ACT_TILE][PAIRS_PANE
 
 /* What 128 of K came to for four rows meets their sums. */
 INLINE void pairs_meet(const struct pairs_at *at,
-                       vi total[ACT_TILE][PAIRS_PANELS],
+                       vi total[ACT_TILE][TILE_PANELS],
                        float *sums,
                        const int V)
 {
@@ -106,7 +103,7 @@ INLINE void pairs_meet(const struct pairs_at *at,
         UNROLL for (int m = 0; m < ACT_TILE; m++)
         {
             const struct act_block *b = at->b + m;
-            float *sum = sums + (m * PAIRS_PANELS + v) * VL;
+            float *sum = sums + (m * TILE_PANELS + v) * VL;
             vi off = vi_dot_words(vi_set1(0), off0, b->sums);
             off = vi_dot_words(off, off2, b[2 * ACT_TILE].sums);
             vf_store(sum, add_super_min(vf_load(sum), total[m][v], off, d, dmin, b));
@@ -117,7 +114,7 @@ INLINE void pairs_meet(const struct pairs_at *at,
 /* 128 of K meet four rows. */
 INLINE void pairs_super(struct pairs_at *at, float *sums, const int V)
 {
-    vi total[ACT_TILE][PAIRS_PANELS];
+    vi total[ACT_TILE][TILE_PANELS];
     struct pairs_at begin = *at;
     EACH_PAIRS_SUM total[m][v] = vi_load((const int32_t *)PAIRS_WIDE(v, 0));
     at->wide += 128;
@@ -144,23 +141,23 @@ INLINE void pairs_rows(const struct tile *t, uint32_t row, const int V)
         .b = acts->b + ((size_t)(row / ACT_TILE) * k + t->first_k) / 32 * ACT_TILE,
         .wide = t->wide,
     };
-    float *sums = t->sums + (size_t)(row - t->j->first_row) * PAIRS_PANELS * VL;
+    float *sums = t->sums + (size_t)(row - t->j->first_row) * TILE_PANELS * VL;
     const uint8_t *ask = tile_asks(t, row);
     for (uint32_t i = 0; i < t->n_k; i += SUPER_K, ask += t->ask) {
-        tile_ask(t, ask, PAIRS_PANELS);
+        tile_ask(t, ask, TILE_PANELS);
         pairs_super(&at, sums, V);
     }
 }
 
-static void multiply4_pairs(const struct tile *t, uint32_t row)
+INLINE void pairs_tile(const struct tile *t, uint32_t row)
 {
-    if (t->n_panels == 3)
-        pairs_rows(t, row, 3);
-    else if (t->n_panels == 2)
-        pairs_rows(t, row, 2);
+    if (t->n_panels == TILE_PANELS)
+        pairs_rows(t, row, TILE_PANELS);
     else
         pairs_rows(t, row, 1);
 }
+
+DEFINE_MULTIPLY(pairs, 4, pairs_tile(t, row))
 
 #define DEFINE_PAIRS(name)                                                                         \
     static void widen_pairs_##name(const struct tile *t, uint32_t p)                               \
@@ -191,10 +188,9 @@ static void multiply4_pairs(const struct tile *t, uint32_t row)
     }                                                                                              \
     static void pairs_##name(const struct linear_job *j)                                           \
     {                                                                                              \
-        static const struct tile_format format = {.panels = PAIRS_PANELS,                          \
-                                                  .part_k = PAIRS_K,                               \
-                                                  .part_bytes =                                    \
-                                                      PART_BYTES_##name * PAIRS_K / TILE_K,        \
+        static const struct tile_format format = {.panels = TILE_PANELS,                           \
+                                                  .part_k = TILE_K,                                \
+                                                  .part_bytes = PART_BYTES_##name,                 \
                                                   .max_rows = ACT_TILE,                            \
                                                   .widen = widen_pairs_##name,                     \
                                                   .multiply = {multiply4_pairs}};                  \

@@ -1,7 +1,7 @@
 /* Many rows: the weights of a few panels and a part of K are widened once, to what the multiplying
  * instructions take, and then meet all rows of the job while they lie in the nearest cache.
  *
- *     for each TILE_PANELS panels (PAIRS_PANELS)
+ *     for each TILE_PANELS panels
  *         for each part of K (TILE_K, TILE_FLOAT_K)
  *             widen: panel -> [panel][group] { f32 scale[16], second[16], u8 q[8][16][4],
  *                                                      f32 third[16] }
@@ -32,6 +32,7 @@ struct tile {
     uint32_t max_rows;     /* that meet a part at a time */
     uint8_t *wide;         /* what was widened, of n_panels */
     float *sums;           /* [row of the job][vectors of the format's panels][VL] */
+    bool last;             /* of K */
     const uint8_t *next;   /* the weights needed next, of the first panel, and */
     uint32_t ask;          /* how many bytes of them each 128 of K of each tile asks for */
 };
@@ -71,6 +72,13 @@ INLINE const uint8_t *tile_asks(const struct tile *t, uint32_t row)
 {
     const size_t calls = (size_t)((row - t->j->first_row) / t->max_rows) * TILE_ASKS(t->n_k);
     return t->next + calls * t->ask;
+}
+
+/* Where the sums of m rows go, if this is the last they meet. */
+INLINE void tile_ask_out(const struct tile *t, uint32_t row, uint32_t end, uint32_t m)
+{
+    if (t->last)
+        linear_ask_out(t->j, row, end - row < m ? end - row : m, t->panel, t->n_panels);
 }
 
 INLINE float *tile_sums(const struct tile *t, uint32_t row)
@@ -133,8 +141,9 @@ struct tile_format {
     uint32_t part_k, part_bytes; /* K that is widened at a time, and what it takes in a panel */
     uint32_t max_rows;           /* 4, 8 or 12 */
     uint32_t four_rows_on;       /* 4 where the job's tuning is one of these, 1 << each */
-    void (*widen)(const struct tile *t, uint32_t panel);     /* NULL: multiply reads the panels */
-    void (*multiply[3])(const struct tile *t, uint32_t row); /* 4, 8, 12 rows from `row` on */
+    void (*widen)(const struct tile *t, uint32_t panel); /* NULL: multiply reads the panels */
+    /* Rows row .. end - 1, so many at a time, and up to as many beyond them: 4, 8, 12. */
+    void (*multiply[3])(const struct tile *t, uint32_t row, uint32_t end);
 };
 
 /* One part of K of some panels meets all rows. */
@@ -143,12 +152,12 @@ static void tile_rows(struct tile *t, const struct tile_format *f, bool last)
     const struct linear_job *j = t->j;
     const uint32_t most = t->max_rows, n_asks = (j->n_rows + most - 1) / most * TILE_ASKS(t->n_k);
     t->ask = n_asks ? f->part_bytes / n_asks + 1 : 0;
-    for (uint32_t done = 0; done < j->n_rows; done += most) {
-        const uint32_t left = j->n_rows - done, m = left < most ? left : most;
-        if (last)
-            linear_ask_out(j, j->first_row + done, m, t->panel, t->n_panels);
-        f->multiply[(m - 1) / 4](t, j->first_row + done);
-    }
+    t->last = last;
+    const uint32_t end = j->first_row + j->n_rows, whole = end - j->n_rows % most;
+    if (whole > j->first_row)
+        f->multiply[most / 4 - 1](t, j->first_row, whole);
+    if (whole < end)
+        f->multiply[(end - whole - 1) / 4](t, whole, end);
 }
 
 /* The last panel may be without its neighbour; then what is in the neighbour's place is multiplied
@@ -178,16 +187,22 @@ static void run_tiled(const struct linear_job *j, const struct tile_format *f)
     }
 }
 
-#define DEFINE_MULTIPLY(kind, rows)                                                                \
-    static void multiply##rows##_##kind(const struct tile *t, uint32_t row)                        \
+/* multiply4_NAME and so on. One call for all rows: with one for each tile what surrounds it took
+ * two to three in a hundred. */
+#define DEFINE_MULTIPLY(name, m, multiply_tile)                                                    \
+    static void multiply##m##_##name(const struct tile *t, uint32_t row, uint32_t end)             \
     {                                                                                              \
-        tile_int(t, row, rows, kind);                                                              \
+        for (; row < end; row += (m)) {                                                            \
+            tile_ask_out(t, row, end, m);                                                          \
+            multiply_tile;                                                                         \
+        }                                                                                          \
     }
+#define DEFINE_INT(kind, m) DEFINE_MULTIPLY(kind, m, tile_int(t, row, m, kind))
 #if VL == 16
-#define DEFINE_MULTIPLY_INT(kind) DEFINE_MULTIPLY(kind, 4) DEFINE_MULTIPLY(kind, 8)
+#define DEFINE_MULTIPLY_INT(kind) DEFINE_INT(kind, 4) DEFINE_INT(kind, 8)
 #define MULTIPLY_INT(kind) multiply4_##kind, multiply8_##kind
 #else
-#define DEFINE_MULTIPLY_INT(kind) DEFINE_MULTIPLY(kind, 4)
+#define DEFINE_MULTIPLY_INT(kind) DEFINE_INT(kind, 4)
 #define MULTIPLY_INT(kind) multiply4_##kind
 #endif
 
@@ -324,21 +339,12 @@ INLINE void widen_words(uint8_t *wide)
     DEFINE_COLUMN(name, kind)                                                                      \
     DEFINE_TILED(name, widen_##name, kind)
 
-static void multiply4_float(const struct tile *t, uint32_t row)
-{
-    tile_float(t, row, 4);
-}
+DEFINE_MULTIPLY(float, 4, tile_float(t, row, 4))
 
 #if VL == 16
-static void multiply8_float(const struct tile *t, uint32_t row)
-{
-    tile_float(t, row, 8);
-}
+DEFINE_MULTIPLY(float, 8, tile_float(t, row, 8))
 
-static void multiply12_float(const struct tile *t, uint32_t row)
-{
-    tile_float(t, row, 12);
-}
+DEFINE_MULTIPLY(float, 12, tile_float(t, row, 12))
 #define MULTIPLY_FLOAT multiply4_float, multiply8_float, multiply12_float
 #else
 #define MULTIPLY_FLOAT multiply4_float

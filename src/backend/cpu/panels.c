@@ -110,11 +110,6 @@ uint32_t cpu_divide_panels(const struct cpu_backend *b, struct phase *p, uint32_
     p->chunk = p->chunk < least ? least : p->chunk;
     if (n_streams(b, p, n_rows) == 1)
         p->chunk = 1; /* so nobody waits long for the last piece */
-    /* In pairs three are taken at a time. A phase whose first matrix is and others are not, or the
-     * other way round, leaves more over. */
-    const unsigned kinds = b->kernels->act_kinds[b->matrices[p->first].format];
-    if (kinds & ACT_PAIRS && n_rows >= PAIRS_MIN_ROWS)
-        p->chunk = p->chunk < 2 * PAIRS_PANELS ? PAIRS_PANELS : 2 * PAIRS_PANELS;
     const uint32_t n_chunks = (n + p->chunk - 1) / p->chunk;
     return n_chunks < n_workers ? n_chunks : n_workers;
 }

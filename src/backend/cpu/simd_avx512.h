@@ -325,7 +325,8 @@ typedef vi vn;
 #define vn_times(acc, lanes) vi_times((acc), (lanes))
 
 /* sum + x * scale, |x| below 2^23, of a signed byte that vi_scale made ready: the low byte of x and
- * what is above it are 16 bits each. (vi_times is two instructions.) */
+ * what is above it are 16 bits each. (vi_times is two instructions. A compiler that knew this one
+ * would copy sums to and fro.) */
 #define VI_PRODUCT_16
 #define vi_scale(scale)                                                                            \
     _mm512_or_si512(_mm512_and_si512((scale), _mm512_set1_epi32(0xffff)),                          \
@@ -335,7 +336,9 @@ INLINE vi vi_add_times(vi sum, vi x, vi scale)
 {
     const vi bytes = _mm512_broadcast_i32x4(
         _mm_setr_epi8(0, -1, 1, 2, 4, -1, 5, 6, 8, -1, 9, 10, 12, -1, 13, 14));
-    return _mm512_dpwssd_epi32(sum, _mm512_shuffle_epi8(x, bytes), scale);
+    const vb words = _mm512_shuffle_epi8(x, bytes);
+    __asm__("vpdpwssd %2, %1, %0" : "+v"(sum) : "v"(words), "v"(scale));
+    return sum;
 }
 
 /* The same of a vn. */
