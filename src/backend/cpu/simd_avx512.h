@@ -148,8 +148,45 @@ INLINE int32_t vi_store_i8(int8_t *p, vi v)
     return _mm_cvtsi128_si32(_mm_add_epi32(s, _mm_unpackhi_epi64(s, s))) - 16 * 128;
 }
 
-#define vb_load(p) _mm512_loadu_si512((const void *)(p))
 #define vb_store(p, v) _mm512_storeu_si512((void *)(p), (v))
+
+/* Four vectors at a time (pack_impl.h): OP over the lanes of each. */
+#define FOUR_AT_ONCE
+#define ACROSS_TWO(op, width, x, y)                                                                \
+    _mm512_##op(_mm512_unpacklo_##width((x), (y)), _mm512_unpackhi_##width((x), (y)))
+#define DEFINE_ACROSS_FOUR(name, op)                                                               \
+    INLINE __m128i name(vi a, vi b, vi c, vi d)                                                    \
+    {                                                                                              \
+        const vi ab = ACROSS_TWO(op, epi32, a, b), cd = ACROSS_TWO(op, epi32, c, d);               \
+        const vi four = ACROSS_TWO(op, epi64, ab, cd);                                             \
+        const __m256i two =                                                                        \
+            _mm256_##op(_mm512_castsi512_si256(four), _mm512_extracti64x4_epi64(four, 1));         \
+        return _mm_##op(_mm256_castsi256_si128(two), _mm256_extracti128_si256(two, 1));            \
+    }
+DEFINE_ACROSS_FOUR(max_across_four, max_epi32)
+DEFINE_ACROSS_FOUR(sum_across_four, add_epi32)
+
+/* vf_hmax_abs of each. */
+INLINE void vf_hmax_abs_four(const vf v[4], float top[4])
+{
+    const __m128i t = max_across_four((vi)v[0], (vi)v[1], (vi)v[2], (vi)v[3]);
+    _mm_storeu_ps(top, _mm_castsi128_ps(t));
+}
+
+INLINE void vi_sums_of_four(vi a, vi b, vi c, vi d, int32_t sums[4])
+{
+    _mm_storeu_si128((__m128i *)sums, sum_across_four(a, b, c, d));
+}
+
+/* As 64 bytes one behind the other, -128..127. */
+INLINE __m512i vb_from_four(const vi v[4])
+{
+    const vi in_place = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    const vb words = _mm512_packs_epi32(v[0], v[1]), more = _mm512_packs_epi32(v[2], v[3]);
+    return _mm512_permutexvar_epi32(in_place, _mm512_packs_epi16(words, more));
+}
+
+#define vb_load(p) _mm512_loadu_si512((const void *)(p))
 #define vb_low4(w) _mm512_and_si512((w), _mm512_set1_epi8(15))
 #define vb_high4(w) _mm512_and_si512(_mm512_srli_epi16((w), 4), _mm512_set1_epi8(15))
 /* a | ((h shifted so that field f, 2 bits, lies at bits 4 and 5) & 0x30) */
@@ -289,9 +326,8 @@ INLINE vf vf_load_e4m3_half(const uint8_t *p)
 
 /* What sums over either 32 of 64 bytes begin with: minus the sum of (x1 + 128) x2, eight bytes at a
  * time, x1 the first four, x2 the others. */
-INLINE void pairs_of_row(const int8_t *x, int32_t *first, int32_t *second)
+INLINE void pairs_of_row(vb all, int32_t *first, int32_t *second)
 {
-    const vb all = vb_load(x);
     vi s = vi_dot_bytes(vi_set1(0), vb_flip(all), _mm512_srli_epi64(all, 32)); /* beside x2 zeros */
     s = vi_plus(s, _mm512_shuffle_epi32(s, 0x4e));
     s = vi_minus(vi_set1(0), vi_plus(s, _mm512_shuffle_i64x2(s, s, 0xb1)));

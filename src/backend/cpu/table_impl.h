@@ -11,6 +11,8 @@
 
 #include "backend/cpu/rows_impl.h"
 
+#include "backend/cpu/pack_impl.h"
+
 #include "backend/cpu/gates_impl.h"
 
 #include "backend/cpu/attention_impl.h"
