@@ -4,6 +4,7 @@
 #include "engine/embed.h"
 #include "engine/step.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -126,8 +127,11 @@ static enum err check_ids(const struct engine *eng,
 }
 
 /* All arrays whose sizes come from the request. */
-static bool take_arrays(struct request *r, const struct request_params *p, uint32_t n_vocab)
+static bool take_arrays(const struct engine *eng, struct request *r, const struct request_params *p)
 {
+    const uint32_t n_vocab = engine_model(eng)->hp.n_vocab;
+    uint32_t n_suppressed;
+    tokenizer_suppressed(eng->tokenizer, &n_suppressed);
     size_t n_tokens = (size_t)r->n_prompt + r->max_new;
     size_t n_top = p->n_top_logprobs;
     size_t n_lp = p->prompt_logprobs ? r->n_prompt : 0;
@@ -141,7 +145,8 @@ static bool take_arrays(struct request *r, const struct request_params *p, uint3
            take_array((void **)&r->prompt_top, n_lp * n_top, sizeof *r->prompt_top) &&
            take_array((void **)&r->sums, r->n_vector, sizeof *r->sums) &&
            take_array((void **)&r->vector, (size_t)r->n_vectors * r->n_vector, sizeof *r->vector) &&
-           take_array((void **)&r->bias, p->sample.n_bias, sizeof *r->bias) &&
+           take_array(
+               (void **)&r->bias, (size_t)p->sample.n_bias + n_suppressed, sizeof *r->bias) &&
            take_array((void **)&r->stop_ids, p->n_stop_ids, sizeof *r->stop_ids) &&
            take_array((void **)&r->no_ends,
                       p->min_tokens > 0 ? (n_vocab + 63) / 64 : 0,
@@ -158,13 +163,18 @@ static bool drafts(const struct engine *eng, const struct request_params *p)
            p->output == OUTPUT_TOKENS;
 }
 
-static void copy_params(struct request *r, const struct request_params *p)
+static void copy_params(const struct engine *eng, struct request *r, const struct request_params *p)
 {
+    uint32_t n_suppressed;
+    const token_id *suppressed = tokenizer_suppressed(eng->tokenizer, &n_suppressed);
     r->params = *p;
     if (p->sample.n_bias)
         memcpy(r->bias, p->sample.bias, p->sample.n_bias * sizeof *r->bias);
     if (p->n_stop_ids)
         memcpy(r->stop_ids, p->stop_ids, p->n_stop_ids * sizeof *r->stop_ids);
+    for (uint32_t i = 0; i < n_suppressed; i++)
+        r->bias[r->params.sample.n_bias++] =
+            (struct logit_bias){.id = suppressed[i], .bias = -INFINITY};
     r->params.sample.bias = r->bias;
     r->params.stop_ids = r->stop_ids;
     r->params.cache_salt = NULL; /* what they stand for is in seq.space */
@@ -246,7 +256,7 @@ enum err request_create(const struct engine *eng,
     r->n_vectors = !n_vector ? 0 : embed_each(eng, p->output) ? n_prompt : 1;
     r->user = user;
     r->now.end_id = r->published.end_id = r->seen.end_id = TOKEN_NONE;
-    if (!take_arrays(r, p, engine_model(eng)->hp.n_vocab) ||
+    if (!take_arrays(eng, r, p) ||
         (drafts(eng, p) && !draft_create(&r->draft,
                                          n_prompt + max_new,
                                          eng->cfg.draft_gram ? eng->cfg.draft_gram : DRAFT_GRAM))) {
@@ -254,7 +264,7 @@ enum err request_create(const struct engine *eng,
         return err_set(
             e, ERR_NOMEM, "no memory for a request of %u + %u tokens", n_prompt, max_new);
     }
-    copy_params(r, p);
+    copy_params(eng, r, p);
     r->rules = token_rules_acquire(p->rules);
     r->params.rules = NULL;
     if (p->min_tokens > 0)

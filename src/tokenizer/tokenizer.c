@@ -95,6 +95,12 @@ token_id tokenizer_fim(const struct tokenizer *t, enum fim_part part)
     return t->vocab.fim[part];
 }
 
+const token_id *tokenizer_suppressed(const struct tokenizer *t, uint32_t *n)
+{
+    *n = t->vocab.n_suppressed;
+    return t->vocab.suppressed;
+}
+
 bool tokenizer_adds_bos(const struct tokenizer *t)
 {
     return t->vocab.add_bos && t->vocab.bos != TOKEN_NONE;

@@ -73,6 +73,9 @@ bool tokenizer_is_control(const struct tokenizer *t, token_id id);
 /* May it stand in a text: neither control, unknown nor unused, nor out of range. */
 bool tokenizer_is_text(const struct tokenizer *t, token_id id);
 
+/* What the file says must never come in an answer: ids[*n], the tokenizer's. */
+const token_id *tokenizer_suppressed(const struct tokenizer *t, uint32_t *n);
+
 /* The id whose text is exactly s[0..n), or TOKEN_NONE. */
 token_id tokenizer_find(const struct tokenizer *t, const char *s, size_t n);
 

@@ -430,5 +430,6 @@ void vocab_deinit(struct vocab *v)
     free(v->tokens);
     free(v->by_text.slots);
     free(v->decoded);
+    free(v->suppressed);
     *v = (struct vocab){0};
 }

@@ -47,6 +47,7 @@ struct vocab_token {
     float score; /* SPM, UGM, PLAMO; finite */
     uint8_t type;
     bool eog;
+    bool suppressed;                /* never comes in an answer */
     bool strips_left, strips_right; /* as a special token, takes the white space beside it along */
     bool plain; /* merging may produce it: stands for text, and is neither control nor byte token */
 };
@@ -76,7 +77,9 @@ struct vocab {
     const struct pretokenize_rule *rule; /* BPE */
     token_id byte_ids[256];              /* TOKEN_NONE where the vocabulary cannot express a byte */
     struct vocab_index by_text;
-    char *decoded; /* where `bytes` differ from the text */
+    char *decoded;        /* where `bytes` differ from the text */
+    token_id *suppressed; /* [n_suppressed] those that are, each once */
+    uint32_t n_suppressed;
 };
 
 /* Read and check. On failure *v

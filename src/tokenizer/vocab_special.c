@@ -5,6 +5,7 @@
 #include "base/log.h"
 
 #include <ctype.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -260,6 +261,31 @@ static enum err read_strips(const struct gguf *g, struct vocab *v, struct err_in
     return OK;
 }
 
+/* ---- tokens that never come ---- */
+
+/* Gemma 4's of pictures and sounds are such, and MiniMax's without an embedding. Ids outside the
+ * vocabulary cannot come either. */
+static enum err read_suppressed(const struct gguf *g, struct vocab *v, struct err_info *e)
+{
+    const char *key = "tokenizer.ggml.suppress_tokens";
+    const struct gguf_kv *kv;
+    enum err err = vocab_array(g, key, GGUF_I32, &kv, e);
+    if (err || !kv || kv->n_elems == 0)
+        return err;
+    v->suppressed = calloc(v->n, sizeof *v->suppressed);
+    if (!v->suppressed)
+        return err_set(e, ERR_NOMEM, "no memory for %s", key);
+    for (uint64_t i = 0; i < kv->n_elems; i++) {
+        token_id id;
+        memcpy(&id, kv->elems + sizeof id * i, sizeof id);
+        if (id < 0 || (uint32_t)id >= v->n || v->tokens[id].suppressed)
+            continue;
+        v->tokens[id].suppressed = true;
+        v->suppressed[v->n_suppressed++] = id;
+    }
+    return OK;
+}
+
 /* ---- flags ---- */
 
 static enum err read_flags(const struct gguf *g, struct vocab *v, struct err_info *e)
@@ -297,6 +323,7 @@ enum err vocab_read_special(const struct gguf *g, struct vocab *v, struct err_in
     if (err)
         return err;
     read_marks(v);
-    err = read_strips(g, v, e);
-    return err ? err : read_flags(g, v, e);
+    if ((err = read_strips(g, v, e)) || (err = read_suppressed(g, v, e)))
+        return err;
+    return read_flags(g, v, e);
 }

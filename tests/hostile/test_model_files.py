@@ -532,6 +532,8 @@ def vocabulary():
     yield "many_scores", {"set_keys": {t + "scores": (F32, [1.0] * (n + 1))}}, (t + "scores",)
     yield "no_number_scores", {"set_keys": {t + "scores": (F32, [math.nan] * n)}}, (t + "scores",)
     yield "few_types", {"set_keys": {t + "token_type": (I32, [1] * (n - 1))}}, (t + "token_type",)
+    yield "suppressed_scores", {"set_keys": {t + "suppress_tokens": (F32, [1.0])}}, (t + "suppress_tokens",)
+    yield "suppressed_token", {"set_keys": {t + "suppress_tokens": (U32, 3)}}, (t + "suppress_tokens",)
     for name in ("bos", "eos"):
         key = f"{t}{name}_token_id"
         yield f"{name}_2^32", {"set_keys": {key: (U64, 2**32)}}, (key,)

@@ -115,6 +115,32 @@ static void test_more_marks(void **state)
     unload(&l);
 }
 
+/* Each once, as far as there are such. */
+static void test_suppressed(void **state)
+{
+    (void)state;
+    static const struct toy_token tokens[] = {
+        {"<unk>", 2, 0}, {"<s>", 3, 0}, {"</s>", 3, 0}, {"a", 0, 0}, {"b", 0, 0}, {NULL, 0, 0}};
+    static const int32_t ids[] = {4, -1, 2, 4, 5, INT32_MAX, INT32_MIN, 2};
+    struct toy toy = {.model = "llama", .tokens = tokens};
+    struct loaded l = load_toy(&toy);
+    uint32_t n = 9;
+    tokenizer_suppressed(l.t, &n);
+    assert_int_equal(n, 0);
+    unload(&l);
+    l = (struct loaded){0};
+    toy_file(&l.file, &toy, 1);
+    put_array(&l.file, "tokenizer.ggml.suppress_tokens", GGUF_I32, 8);
+    for (size_t i = 0; i < 8; i++)
+        put_u32(&l.file, (uint32_t)ids[i]);
+    load_file(&l);
+    const token_id *never = tokenizer_suppressed(l.t, &n);
+    assert_int_equal(n, 2);
+    assert_int_equal(never[0], 4);
+    assert_int_equal(never[1], 2);
+    unload(&l);
+}
+
 static void test_bos_by_name(void **state)
 {
     (void)state;
@@ -189,6 +215,7 @@ int main(void)
         cmocka_unit_test(test_default_ids),
         cmocka_unit_test(test_ends_of_turns),
         cmocka_unit_test(test_more_marks),
+        cmocka_unit_test(test_suppressed),
         cmocka_unit_test(test_bos_by_name),
         cmocka_unit_test(test_raw_text),
     };
