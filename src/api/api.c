@@ -52,6 +52,20 @@ enum err api_create(const struct api_config *cfg, struct api **out, struct err_i
     return OK;
 }
 
+enum err api_advise(struct api *a, const char *json, struct err_info *e)
+{
+    json_t *advice = json_loads(json, 0, NULL);
+    if (!json_is_object(advice)) {
+        json_decref(advice);
+        return err_invalid(e, "advice", "it is no JSON object");
+    }
+    if (a->defaults)
+        json_object_update(advice, a->defaults);
+    json_decref(a->defaults);
+    a->defaults = advice; /* published with the engine */
+    return OK;
+}
+
 void api_set_engine(struct api *a, struct engine *eng, const struct chat_template *tmpl)
 {
     a->tmpl = tmpl; /* published by the store below */

@@ -148,6 +148,9 @@ struct api_service {
 enum err api_create(const struct api_config *cfg,
                     struct api **out,
                     struct err_info *e) WEIR_MUST_USE;
+/* Before api_set_engine: a JSON object of fields of requests that do not say, where cfg.defaults do
+ * not say either. Errors: ERR_INVALID. */
+enum err api_advise(struct api *a, const char *json, struct err_info *e) WEIR_MUST_USE;
 void api_set_engine(struct api *a, struct engine *eng, const struct chat_template *tmpl);
 void api_set_extra_metrics(struct api *a, api_extra_metrics_fn fn, void *ctx); /* before serving */
 void api_set_service(struct api *a, const struct api_service *s);              /* before serving */

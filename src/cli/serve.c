@@ -14,6 +14,7 @@
 #include "cli/cli.h"
 #include "cli/serve_files.h"
 #include "cli/serve_options.h"
+#include "cli/serve_sampling.h"
 #include "engine/engine.h"
 #include "http/http.h"
 
@@ -374,11 +375,26 @@ static enum err load(struct server *s, struct err_info *e)
     return OK;
 }
 
+/* Of requests that do not say. */
+static enum err take_advice(struct server *s, struct err_info *e)
+{
+    struct buf advice = {0};
+    if (s->opt.no_advice)
+        return OK;
+    serve_sampling_advice(s->model->gguf, &advice);
+    const char *json = buf_cstr(&advice);
+    if (strcmp(json, "{}") != 0)
+        log_info("the model's file advises %s (--model-sampling)", json);
+    enum err err = api_advise(s->api, json, e);
+    buf_deinit(&advice);
+    return err;
+}
+
 static void *loader_main(void *arg)
 {
     struct server *s = arg;
     struct err_info e = {0};
-    if (load(s, &e) != OK) {
+    if (load(s, &e) != OK || take_advice(s, &e) != OK) {
         cli_fail("serve", &e);
         atomic_store(&s->failed, true);
         http_server_stop(s->http, 0);

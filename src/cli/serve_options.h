@@ -37,6 +37,7 @@ struct serve_options {
     bool no_embeddings;
     const char *reasoning; /* "on", "off", "auto" or NULL: the same */
     struct buf defaults;   /* of sampling, as the inside of a JSON object */
+    bool no_advice;        /* of the model's file, of sampling */
     uint32_t drain_timeout_s;
     struct engine_config engine;
     struct batches_config batches; /* dir NULL: none */
