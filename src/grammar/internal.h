@@ -399,7 +399,7 @@ size_t trail_bytes(const struct trail *t);
 bool trail_accept(struct trail *t, struct grammar_state *s, int32_t token, enum grammar_step *to)
     WEIR_MUST_USE;
 
-/* ---- finite automata (dfa.c) ---- */
+/* ---- finite automata (dfa.c, dfa_create.c) ---- */
 
 /* The language of a node that is not recursive; NULL: it is, or is over a bound. */
 struct dfa;
