@@ -161,7 +161,7 @@ enum err facts_find(const struct grammar_builder *b,
                     struct err_info *e) WEIR_MUST_USE;
 void facts_deinit(struct facts *f);
 
-/* ---- the program (compile.c) ---- */
+/* ---- the program (compile.c, program.c) ---- */
 
 enum op {
     OP_RETURN, /* the rule is done; state 0 is the only one */
@@ -221,6 +221,10 @@ enum err program_compile(struct grammar_builder *b,
                          const struct grammar_vocab *v,
                          struct program *out,
                          struct err_info *e) WEIR_MUST_USE;
+/* Fill in class_of, byte_of and n_classes from all edges[n_edges]. */
+void program_find_classes(struct program *p, uint32_t n_edges);
+/* Fill in ways, from all else; has[256]: bytes that are in any token. */
+void program_find_ways(struct program *p, const bool *has);
 void program_deinit(struct program *p);
 
 /* ---- the simulation (sim.c) ---- */
