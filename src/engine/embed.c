@@ -1,6 +1,7 @@
 #include "engine/embed.h"
 
 #include "base/clock.h"
+#include "engine/dense.h"
 #include "engine/stats.h"
 
 #include <math.h>
@@ -73,14 +74,16 @@ static void take_rows(void *ctx, uint32_t i, uint32_t worker)
     if (!r)
         return;
     const bool scores = r->params.output == OUTPUT_SCORES;
+    const struct dense *dense = scores ? NULL : eng->dense;
     const enum model_buf buf = scores ? BUF_SCORES : BUF_HIDDEN;
-    (void)worker;
     if (rows_of(eng, r->params.output) == ROWS_EACH) {
         float *out = r->vector + (size_t)job->first * r->n_vector;
-        for (uint32_t k = 0; k < job->n_rows; k++)
+        for (uint32_t k = 0; k < job->n_rows; k++) {
             memcpy(out + (size_t)k * r->n_vector,
                    eng->backend->ops->hidden(eng->backend, buf, job->hidden_row + k),
                    r->n_vector * sizeof *out);
+            dense_apply(dense, worker, out + (size_t)k * r->n_vector);
+        }
         r->no_numbers |= !are_numbers(out, (size_t)job->n_rows * r->n_vector);
         return;
     }
@@ -94,6 +97,8 @@ static void take_rows(void *ctx, uint32_t i, uint32_t worker)
     const double n = rows_of(eng, r->params.output) == ROWS_ALL ? r->n_prompt : 1;
     for (uint32_t j = 0; job->ends && j < r->n_vector; j++)
         r->vector[j] = (float)(r->sums[j] / n);
+    if (job->ends)
+        dense_apply(dense, worker, r->vector);
     r->no_numbers |= job->ends && !are_numbers(r->vector, r->n_vector);
 }
 

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/thread.h"
+#include "engine/dense.h"
 #include "engine/memory.h"
 #include "engine/stats.h"
 #include "engine/step.h"
@@ -125,7 +126,9 @@ static enum err create_workspace(struct engine *eng, struct err_info *e)
         if (!eng->scratch[i] || !eng->rows[i])
             return err_set(e, ERR_NOMEM, "no memory for sampling over %u tokens", n_vocab);
     }
-    enum err err = quota_init(&eng->quota, eng->cfg.max_running + eng->cfg.max_queue, e);
+    enum err err = dense_create(eng->model, n, &eng->dense, e);
+    if (!err)
+        err = quota_init(&eng->quota, eng->cfg.max_running + eng->cfg.max_queue, e);
     for (uint32_t k = 0; k < ASYNC_STEPS && err == OK; k++)
         err = step_batch_init(
             &eng->steps[k], eng->max_rows, eng->cfg.max_running, eng->max_logit_rows, e);
@@ -474,6 +477,7 @@ static void destroy_workspace(struct engine *eng)
     for (uint32_t i = 0; eng->rows && eng->rows[i]; i++)
         free(eng->rows[i]);
     free(eng->scratch);
+    dense_destroy(eng->dense);
     free(eng->rows);
     for (uint32_t k = 0; k < ASYNC_STEPS; k++)
         step_batch_deinit(&eng->steps[k]);

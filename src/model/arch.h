@@ -143,6 +143,7 @@ struct arch {
     enum presence positions; /* position_embd.weight */
     bool label_softmax;      /* a head's scores are logits of one choice */
     bool other_head;         /* what scores labels here is not supported */
+    bool dense;              /* there may be matrices behind the pooling of embeddings */
     enum presence experts;   /* expert_count and its tensors */
     enum presence expert_bias; /* of the router and of the experts' matrices */
     bool expert_ff_by_rank;    /* without expert_feed_forward_length: feed_forward_length / used */

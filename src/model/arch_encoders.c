@@ -74,6 +74,7 @@ static const struct arch rows[] = {
      .out_bias = OPTIONAL},
     {.name = "gemma-embedding",
      .both_ways = true,
+     .dense = true,
      .rope = ROPE_HALVES,
      .qkv_bias = OPTIONAL,
      .qk_norm = QK_NORM_HEADS,

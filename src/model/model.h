@@ -448,8 +448,10 @@ struct model_rope {
 
 struct model {
     struct gguf *gguf; /* owned */
-    const char *arch;  /* static */
-    char *name;        /* general.name, or the file's name */
+    /* Of embeddings, behind the pooling: [mid][n_embd], [n_embd][mid]; both or neither (NULL). */
+    const struct gguf_tensor *dense[2];
+    const char *arch; /* static */
+    char *name;       /* general.name, or the file's name */
     struct model_hparams hp;
     struct model_layer *layers; /* [n_layer] */
     enum rope_kind rope;

@@ -15,7 +15,8 @@ enum {
     OPS_BESIDE = 24,
     PARTS_PER_LAYER = 16, /* q k v and gate up, with biases, and a recurrent part's three; or of a
                            * latent's two, gate up, and the twelve of connections */
-    PARTS_BESIDE = 6
+    PARTS_BESIDE = 6,
+    MAX_DENSE = 1 << 20 /* values between two matrices behind the pooling */
 };
 
 /* What a norm multiplies by and adds: of the tensors NAME.weight and NAME.bias. */
@@ -528,6 +529,20 @@ static void set_widths(struct model *m, const struct arch *arch)
     recall_widths(m);
 }
 
+/* Both, or neither. */
+static void take_dense(struct builder *b)
+{
+    const struct gguf_tensor *second = gguf_find_tensor(b->m->gguf, "dense_2.weight");
+    const bool third = gguf_find_tensor(b->m->gguf, "dense_3.weight") != NULL;
+    const uint64_t mid = second && second->ne[1] <= MAX_DENSE ? second->ne[1] : MAX_DENSE;
+    if (!b->arch->dense || (!second && !third))
+        return;
+    b->m->dense[0] =
+        plan_take(b, "dense_2.weight", b->m->hp.n_embd, (uint32_t)mid, ANY_TYPE, REQUIRED);
+    b->m->dense[1] =
+        plan_take(b, "dense_3.weight", (uint32_t)mid, b->m->hp.n_embd, ANY_TYPE, REQUIRED);
+}
+
 /* Whether a tensor is of the layers behind those that the plan has: "blk.N.". */
 static bool is_beside(const struct builder *b, struct gguf_str name)
 {
@@ -629,6 +644,7 @@ enum err plan_build(struct model *m, const struct arch *arch, struct err_info *e
     if (m->generates)
         add_logits(&b, norm, out ? out : embd);
     add_hidden(&b, norm);
+    take_dense(&b);
     if (!b.err)
         b.err = check_leftovers(&b);
     free(b.used);
