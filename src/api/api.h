@@ -1,7 +1,7 @@
 /* The HTTP API: JSON of a dialect in, requests to the engine; their output back as JSON.
  *
  * One call is one HTTP exchange and owns one or more engine requests (n, several prompts). This
- * folder knows no sockets: cli/serve.c joins it with http/.
+ * folder knows no sockets: cli/serve_app.c joins it with http/.
  *
  *      api_begin  (any worker)   parse, template, tokenize, submit
  *      api_pull   (loop thread)  turn new tokens into bytes of the answer

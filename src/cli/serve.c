@@ -1,4 +1,4 @@
-/* weir serve: joins http/ and api/, loads the model behind an open port, and shuts down in order.
+/* weir serve: opens the port, loads the model behind it, and shuts down in order.
  *
  *      main thread     the HTTP loop
  *      loader          model -> tokenizer -> engine, then ends; /health is 503 until then
@@ -7,11 +7,11 @@
 #include "api/api.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/mem.h"
 #include "batches/batches.h"
 #include "chat/builtin.h"
 #include "chat/chat.h"
 #include "cli/cli.h"
+#include "cli/serve_app.h"
 #include "cli/serve_files.h"
 #include "cli/serve_options.h"
 #include "cli/serve_sampling.h"
@@ -34,10 +34,9 @@
 struct server {
     struct serve_options opt;
     struct serve_files files;
-    struct api *api;
-    struct http_app app;
+    struct serve_app app;
+    struct http_app http_app; /* over app */
     struct http_server *http;
-    struct batches *batches; /* with --batch-dir */
     int news_fd; /* epoll: readable when the engine's events are, once there is an engine, or calls
                   * of the batches began */
 
@@ -52,160 +51,7 @@ struct server {
     uint64_t drain_us; /* the signal thread's own */
 };
 
-/* --- http_app on top of api ----------------------------------------------------------------- */
-
-/* What http/ calls a call: the API's, and room for the headers of its answer. */
-struct served_call {
-    struct api_call *call;
-    struct http_header headers[5 + API_MAX_HEADERS];
-};
-
-/* All but the parts of a form, and the name. */
-static struct api_input input_of(const struct http_request *r)
-{
-    return (struct api_input){.method = r->method,
-                              .path = r->path,
-                              .query = r->query,
-                              .body = r->body,
-                              .body_len = r->body_len,
-                              .authorization = r->authorization,
-                              .api_key = r->api_key,
-                              .request_id = r->request_id,
-                              .traceparent = r->traceparent,
-                              .origin = r->origin,
-                              .cors_method = r->cors_method,
-                              .cors_headers = r->cors_headers,
-                              .client = r->client};
-}
-
-static void *app_begin(void *ctx, const struct http_request *r, void *name)
-{
-    struct server *s = ctx;
-    struct api_part *parts = mem_zalloc(r->n_parts + 1, sizeof *parts);
-    for (size_t i = 0; i < r->n_parts; i++)
-        parts[i] =
-            (struct api_part){.name = r->parts[i].name,
-                              .filename = r->parts[i].filename,
-                              .n_filename = r->parts[i].filename ? strlen(r->parts[i].filename) : 0,
-                              .data = r->parts[i].data,
-                              .n_data = r->parts[i].n_data};
-    struct api_input in = input_of(r);
-    in.parts = parts;
-    in.n_parts = r->n_parts;
-    in.name = name;
-    struct served_call *c = mem_zalloc(1, sizeof *c);
-    c->call = api_begin(s->api, &in);
-    free(parts);
-    return c;
-}
-
-static void fill_answer(struct served_call *c, const struct api_answer *in, struct http_answer *out)
-{
-    size_t n = 0;
-    if (in->request_id)
-        c->headers[n++] = (struct http_header){"X-Request-Id", in->request_id};
-    if (in->request_id && in->anthropic)
-        c->headers[n++] = (struct http_header){"Request-Id", in->request_id};
-    if (in->retry_after)
-        c->headers[n++] = (struct http_header){"Retry-After", in->retry_after};
-    if (in->allow)
-        c->headers[n++] = (struct http_header){"Allow", in->allow};
-    if (in->www_authenticate)
-        c->headers[n++] = (struct http_header){"WWW-Authenticate", "Bearer"};
-    for (size_t i = 0; i < in->n_headers; i++)
-        c->headers[n++] = (struct http_header){in->headers[i].name, in->headers[i].value};
-    *out = (struct http_answer){.status = in->status,
-                                .content_type = in->content_type,
-                                .headers = c->headers,
-                                .n_headers = n,
-                                .stream = in->stream,
-                                .n_bytes = in->n_bytes};
-}
-
-static enum http_pull app_pull(void *ctx, void *call, struct http_answer *answer, struct buf *out)
-{
-    (void)ctx;
-    struct served_call *c = call;
-    struct api_answer a = {0};
-    enum api_pull pulled = api_pull(c->call, &a, out);
-    if (pulled == API_WAIT)
-        return HTTP_WAIT;
-    if (pulled == API_WORK)
-        return HTTP_WORK;
-    fill_answer(c, &a, answer);
-    return pulled == API_DONE ? HTTP_DONE : pulled == API_CUT ? HTTP_CUT : HTTP_MORE;
-}
-
-static void app_work(void *ctx, void *call)
-{
-    (void)ctx;
-    struct served_call *c = call;
-    api_work(c->call);
-}
-
-static void app_end(void *ctx, void *call, bool whole)
-{
-    (void)ctx;
-    struct served_call *c = call;
-    if (!whole)
-        api_cut(c->call);
-    api_end(c->call);
-    free(c);
-}
-
-static void *app_next(void *ctx)
-{
-    struct server *s = ctx;
-    void *name;
-    if (s->batches)
-        batches_collect(s->batches);
-    while ((name = api_next(s->api))) {
-        if (!s->batches || !batches_take_news(s->batches, name))
-            return name;
-    }
-    return NULL;
-}
-
-static const char *app_error_body(void *ctx,
-                                  int status,
-                                  const char *text,
-                                  const char *target,
-                                  char id[HTTP_ID_BYTES],
-                                  struct buf *out)
-{
-    const struct server *s = ctx;
-    struct err_info e;
-    err_set(&e, ERR_INVALID, "%s", text);
-    if (!id[0])
-        api_new_id("req-", id, HTTP_ID_BYTES);
-    const char *path = target ? api_path_below(s->opt.api_prefix, target) : NULL;
-    return api_error_body(status, &e, path, id, out) ? "Request-Id" : NULL;
-}
-
-static void app_refused(void *ctx, int status, const char *client)
-{
-    struct server *s = ctx;
-    api_note_refused(s->api, status, client);
-}
-
-static bool app_takes_form(void *ctx, const char *method, const char *path)
-{
-    const struct server *s = ctx;
-    return api_takes_form(s->api, method, path);
-}
-
-static bool app_at_once(void *ctx, const char *method, const char *path)
-{
-    const struct server *s = ctx;
-    return api_at_once(s->api, method, path);
-}
-
-static int app_refuses_body(void *ctx, const struct http_request *head, struct err_info *e)
-{
-    const struct server *s = ctx;
-    const struct api_input in = input_of(head);
-    return api_refuses_body(s->api, &in, e);
-}
+/* --- what api/ asks of http/ ---------------------------------------------------------------- */
 
 static void worker_slow(void *ctx, bool slow)
 {
@@ -385,7 +231,7 @@ static enum err take_advice(struct server *s, struct err_info *e)
     const char *json = buf_cstr(&advice);
     if (strcmp(json, "{}") != 0)
         log_info("the model's file advises %s (--model-sampling)", json);
-    enum err err = api_advise(s->api, json, e);
+    enum err err = api_advise(s->app.api, json, e);
     buf_deinit(&advice);
     return err;
 }
@@ -399,8 +245,8 @@ static void *loader_main(void *arg)
         atomic_store(&s->failed, true);
         http_server_stop(s->http, 0);
     } else {
-        api_set_engine(s->api, s->engine, s->template);
-        if (s->batches && batches_start(s->batches, &e) != OK)
+        api_set_engine(s->app.api, s->engine, s->template);
+        if (s->app.batches && batches_start(s->app.batches, &e) != OK)
             log_error("batch: %s", e.text);
         log_info("ready");
     }
@@ -412,9 +258,9 @@ static void begin_drain(struct server *s, const char *why)
 {
     log_info("%s: draining", why);
     s->drain_us = clock_us();
-    api_set_draining(s->api);
-    if (s->batches)
-        batches_drain(s->batches);
+    api_set_draining(s->app.api);
+    if (s->app.batches)
+        batches_drain(s->app.batches);
     pthread_mutex_lock(&s->lock);
     if (s->engine)
         engine_drain(s->engine);
@@ -457,7 +303,7 @@ static void *signal_main(void *arg)
         struct timespec grace = grace_left(s);
         int sig = state == DRAINING ? sigtimedwait(&set, NULL, &grace) : sigwaitinfo(&set, NULL);
         if (sig == SIGHUP)
-            serve_files_reload(&s->files, s->api, s->http);
+            serve_files_reload(&s->files, s->app.api, s->http);
         if (sig == SIGHUP || sig == SIGUSR2 || (sig < 0 && errno == EINTR))
             continue;
         const char *why = sig < 0 ? "the drain's time is over" : strsignal(sig);
@@ -490,13 +336,13 @@ static void block_signals(const struct serve_options *o)
 
 static enum err open_batches(struct server *s, struct err_info *e)
 {
-    enum err err = batches_create(&s->opt.batches, s->api, &s->batches, e);
+    enum err err = batches_create(&s->opt.batches, s->app.api, &s->app.batches, e);
     if (err)
         return err;
-    struct api_service service = batches_service(s->batches);
-    api_set_service(s->api, &service);
+    struct api_service service = batches_service(s->app.batches);
+    api_set_service(s->app.api, &service);
     struct epoll_event ev = {.events = EPOLLIN};
-    if (epoll_ctl(s->news_fd, EPOLL_CTL_ADD, batches_event_fd(s->batches), &ev) != 0)
+    if (epoll_ctl(s->news_fd, EPOLL_CTL_ADD, batches_event_fd(s->app.batches), &ev) != 0)
         return err_set(e, ERR_IO, "cannot watch the batches' events");
     return OK;
 }
@@ -504,17 +350,6 @@ static enum err open_batches(struct server *s, struct err_info *e)
 static enum err open_server(struct server *s, struct err_info *e)
 {
     struct http_config hc = s->opt.http;
-    s->app = (struct http_app){.ctx = s,
-                               .begin = app_begin,
-                               .pull = app_pull,
-                               .work = app_work,
-                               .end = app_end,
-                               .next = app_next,
-                               .takes_form = app_takes_form,
-                               .at_once = app_at_once,
-                               .refuses_body = app_refuses_body,
-                               .error_body = app_error_body,
-                               .refused = app_refused};
     const char *path = cli_model_path(s->opt.model, e);
     char id[256];
     struct buf defaults = {0};
@@ -552,16 +387,18 @@ static enum err open_server(struct server *s, struct err_info *e)
                             .log_all = o->access_log != NULL,
                             .log_slow = o->log_slow,
                             .slow_ms = o->slow_ms};
-    s->app.news_fd = s->news_fd = epoll_create1(EPOLL_CLOEXEC);
+    s->news_fd = epoll_create1(EPOLL_CLOEXEC);
     if (s->news_fd < 0)
         return err_set(e, ERR_IO, "cannot create an epoll set");
-    err = api_create(&ac, &s->api, e);
+    s->app.api_prefix = o->api_prefix;
+    s->http_app = serve_app_ops(&s->app, s->news_fd);
+    err = api_create(&ac, &s->app.api, e);
     buf_deinit(&defaults);
-    if (err || (err = serve_files_load_keys(&s->files, s->api, e)) ||
-        (err = http_server_create(&hc, &s->app, &s->http, e)))
+    if (err || (err = serve_files_load_keys(&s->files, s->app.api, e)) ||
+        (err = http_server_create(&hc, &s->http_app, &s->http, e)))
         return err;
     serve_files_forget(&s->files);
-    api_set_extra_metrics(s->api, http_metrics, s);
+    api_set_extra_metrics(s->app.api, http_metrics, s);
     return s->opt.batches.dir ? open_batches(s, e) : OK;
 }
 
@@ -569,16 +406,16 @@ static enum err open_server(struct server *s, struct err_info *e)
 static void close_server(struct server *s)
 {
     http_server_destroy(s->http);
-    if (s->batches)
-        batches_stop(s->batches);
+    if (s->app.batches)
+        batches_stop(s->app.batches);
     if (s->engine)
         engine_stop(s->engine);
-    if (s->api) {
-        while (api_next(s->api))
+    if (s->app.api) {
+        while (api_next(s->app.api))
             ;
-        api_destroy(s->api);
+        api_destroy(s->app.api);
     }
-    batches_destroy(s->batches);
+    batches_destroy(s->app.batches);
     serve_files_close(&s->files);
     engine_destroy(s->engine);
     chat_template_destroy(s->template);

@@ -1,5 +1,5 @@
-/* The API over a real engine and the small model, without sockets: what http/ and cli/serve.c do,
- * in a few lines. */
+/* The API over a real engine and the small model, without sockets: what http/ and cli/serve_app.c
+ * do, in a few lines. */
 #ifndef WEIR_TESTS_API_SERVER_H
 #define WEIR_TESTS_API_SERVER_H
 
