@@ -76,6 +76,8 @@ enum err key_f32_layer(const struct model *m,
 
 /* Values of a feed-forward part: far above any real model. */
 #define MAX_FF (1u << 20)
+/* Positions of a text, likewise. */
+#define MAX_CTX (1u << 26)
 
 /* hparams.c: m->hp from the file. Errors: ERR_FORMAT, ERR_UNSUPPORTED. */
 enum err hparams_read(struct model *m, const struct arch *arch, struct err_info *e) WEIR_MUST_USE;
@@ -84,6 +86,10 @@ enum err hparams_read(struct model *m, const struct arch *arch, struct err_info 
 enum norm_kind hparams_norm(const struct model *m, const struct arch *arch);
 /* How often the file's layers are gone through; n_layer counts them each time. */
 uint32_t hparams_loops(const struct model *m, const struct arch *arch);
+
+/* scales.c: the factors, caps and epsilon of m->hp, once all sizes are known. Errors: ERR_FORMAT,
+ * ERR_UNSUPPORTED. */
+enum err scales_read(struct model *m, const struct arch *arch, struct err_info *e) WEIR_MUST_USE;
 
 /* cycles.c: how often which stack is gone through, once n_layer is known. Errors: ERR_FORMAT. */
 enum err cycles_read(struct model *m, struct err_info *e) WEIR_MUST_USE;
