@@ -145,10 +145,6 @@ void plan_product(struct builder *b,
 /* The n_embd values at from * n_embd of `in` to those at to * n_embd of `out`. */
 void plan_copy(
     struct builder *b, enum model_buf in, uint32_t from, enum model_buf out, uint32_t to);
-/* The first n values, in place. */
-void plan_unary(struct builder *b, enum model_buf buf, uint32_t n, enum unary_kind kind);
-/* out = act(out) * up, the first n values. */
-void plan_gated(struct builder *b, enum model_buf out, enum model_buf up, uint32_t n);
 
 /* attention.c: what attention adds to X; in parallel layers the feed-forward part reads the H that
  * it leaves. And of Q, K and V, once their buffers hold them: rotated, normalised, stored,
@@ -163,6 +159,13 @@ void plan_router(struct builder *b, enum model_buf in);
 void plan_experts(struct builder *b, enum model_buf in);
 void plan_experts_beside(struct builder *b);
 void plan_experts_first(struct builder *b);
+
+/* feed_forward.c: the dense part, of what it reads, to OUT. */
+void plan_dense(struct builder *b, enum model_buf in);
+/* The first n values, in place. */
+void plan_unary(struct builder *b, enum model_buf buf, uint32_t n, enum unary_kind kind);
+/* out = act(out) * up, the first n values. */
+void plan_gated(struct builder *b, enum model_buf out, enum model_buf up, uint32_t n);
 
 /* per_layer.c: what each layer will read of the token, once X is embedded; and what a layer makes
  * of its part, at its end. */
