@@ -432,7 +432,7 @@ static void set_widths(struct model *m, const struct arch *arch)
 }
 
 /* Both, or neither. */
-static void take_dense(struct builder *b)
+static void take_behind_pooling(struct builder *b)
 {
     const struct gguf_tensor *second = gguf_find_tensor(b->m->gguf, "dense_2.weight");
     const bool third = gguf_find_tensor(b->m->gguf, "dense_3.weight") != NULL;
@@ -546,7 +546,7 @@ enum err plan_build(struct model *m, const struct arch *arch, struct err_info *e
     if (m->generates)
         add_logits(&b, norm, out ? out : embd);
     add_hidden(&b, norm);
-    take_dense(&b);
+    take_behind_pooling(&b);
     if (!b.err)
         b.err = check_leftovers(&b);
     free(b.used);
