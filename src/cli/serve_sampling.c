@@ -14,7 +14,7 @@ static const struct {
     bool whole;
 } advised[] = {
     {"temp", "temperature", 0.0, 2.0, false},
-    {"top_k", "top_k", 0.0, INT32_MAX, true},
+    {"top_k", "top_k", -1.0, INT32_MAX, true},
     {"top_p", "top_p", 0.0, 1.0, false},
     {"min_p", "min_p", 0.0, 1.0, false},
     {"penalty_repeat", "repeat_penalty", 0.01, 100.0, false},
