@@ -90,7 +90,7 @@ struct engine {
     struct guide *guide; /* grammars */
     uint32_t n_ctx;
     enum pooling pooling;
-    struct dense *dense; /* behind it; NULL: nothing */
+    struct dense *dense;               /* behind it; NULL: nothing */
     uint32_t max_rows, max_logit_rows; /* of a step */
 
     /* engine thread alone */
