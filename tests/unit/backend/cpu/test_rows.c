@@ -380,6 +380,187 @@ static void packed_in_parts_as_whole(void **state)
     }
 }
 
+/* How values that share a scale are to become bytes. */
+struct rounding {
+    float d, inverse, least, most;
+};
+
+static struct rounding rounding_of(const float *x, uint32_t n, unsigned kind)
+{
+    const bool pairs = kind & ACT_PAIRS;
+    float high = 0, low = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        high = fmaxf(high, x[i]);
+        low = fmaxf(low, -x[i]);
+    }
+    struct rounding r = {.least = pairs ? PAIRS_LEAST : -127, .most = 127};
+    if (pairs)
+        r.most = kind & ACT_PAIRS_31 ? PAIRS_MOST_31 : PAIRS_MOST;
+    const float far = fmaxf(high, low), near = fminf(high, low);
+    if (far <= 1e-30f)
+        return r;
+    const bool uneven = pairs && isfinite(far), by_near = uneven && near > far * (r.most / 128);
+    const float steps = by_near ? r.most : uneven ? 128 : 127, reach = by_near ? near : far;
+    const float sign = uneven && high > low ? -1 : 1;
+    r.d = sign * (reach / steps);
+    r.inverse = sign * (steps / reach);
+    return r;
+}
+
+/* As linear_pairs_impl.h begins with. */
+static int32_t pairs_of(const int8_t *q)
+{
+    int32_t sum = 0;
+    for (uint32_t i = 0; i < 32; i++)
+        sum -= i % 8 < 4 ? (q[i] + 128) * q[i + 4] : 0;
+    return sum;
+}
+
+/* hi + lo are dsum's negative, as linear_amx_mins_impl.h has it. */
+static void assert_two_are(const uint16_t two[2], float dsum)
+{
+    uint32_t bits;
+    const float whole = -dsum;
+    memcpy(&bits, &whole, sizeof bits);
+    assert_int_equal(two[0], bits >> 16);
+    const float left = whole - bf16_to_f32(two[0]);
+    memcpy(&bits, &left, sizeof bits);
+    assert_int_equal(two[1], (bits + 0x8000) >> 16);
+}
+
+/* Row r of tiles of `lanes`, K values x that were packed as `kind`, one of the forms in bytes. */
+static void check_packed(const struct cpu_kernels *kernels,
+                         const float *x,
+                         const struct act *act,
+                         uint32_t r,
+                         uint32_t lanes,
+                         unsigned kind)
+{
+    const bool by128 = kind & ACT_INT8_128, pairs = by128 && kind & ACT_PAIRS;
+    const bool halves_alike = strcmp(kernels->name, "avx2") != 0; /* that has vn_pairs */
+    const uint32_t k = act->k, per = by128 ? SUPER_K : 32;
+    const struct act_int8 *a = by128 ? &act->by128 : &act->by32;
+    const size_t plane = (size_t)(k / 32) * lanes;
+    const float *close = a->scale + r / lanes * plane * ACT_PLANES + r % lanes;
+    struct rounding to = {0};
+    int next[2] = {0};
+    for (uint32_t g = 0; g < k / 32; g++) {
+        const size_t at = r / lanes * plane + (size_t)g * lanes + r % lanes;
+        const int8_t *q = a->q + r * act_q_stride(k) + (size_t)g * 32;
+        if (g * 32 % per == 0)
+            to = rounding_of(x + (size_t)g * 32, per, by128 ? kind : 0);
+        int sum[2] = {0};
+        for (uint32_t i = 0; i < 32; i++) {
+            const float steps = x[g * 32 + i] * to.inverse;
+            const float want = steps < to.least ? to.least : steps < to.most ? steps : to.most;
+            assert_int_equal(q[i], (int)nearbyintf(want)); /* no number: most */
+            sum[i / 16] += q[i];
+        }
+        const struct act_block *b = a->b + at;
+        const struct act_halves *h = a->halves + at;
+        const int all = sum[0] + sum[1];
+        const float dsum = to.d * (float)all;
+        assert_memory_equal(&b->d, &to.d, sizeof to.d);
+        assert_int_equal(b->n128, -128 * all);
+        if (!by128) {
+            assert_memory_equal(&b->dsum, &dsum, sizeof dsum);
+            assert_int_equal(b->n8, -8 * all);
+        } else if (g % 2 == 0) {
+            next[0] = (int16_t)(b->sums & 0xffff);
+            next[1] = b->sums >> 16;
+        }
+        if (by128)
+            assert_int_equal(next[g % 2], all);
+        if (pairs && kernels->act_kinds[PANEL_Q4_K] & ACT_PAIRS)
+            assert_int_equal(b->pairs, pairs_of(q));
+        for (uint32_t i = 0; i < 2; i++) {
+            const float half = to.d * (float)sum[i];
+            assert_memory_equal(&h->dsum[i], &half, sizeof half);
+            assert_true(!halves_alike || h->n32[i] == -32 * sum[i]);
+        }
+        if (by128) {
+            const uint16_t *two = a->sums + r * act_sums_stride(k) + g / 8 * 32 + g % 8 * 2;
+            assert_memory_equal(&a->scale[((size_t)r * k + g * 32) / SUPER_K], &to.d, sizeof to.d);
+            if (isfinite(dsum))
+                assert_two_are(two, dsum);
+            assert_true(two[16] == 0 && two[17] == 0);
+        } else {
+            const float *scale = close + (size_t)g * lanes;
+            assert_memory_equal(&scale[ACT_D * plane], &to.d, sizeof to.d);
+            assert_memory_equal(&scale[ACT_DSUM * plane], &dsum, sizeof dsum);
+        }
+    }
+}
+
+/* Values that are hard to round: of one sign or of both alike, halves of a step, zeros of either
+ * sign, at the end of the exponents, and some that are infinite. */
+static void put_hard(float *x, uint32_t k, uint32_t way)
+{
+    for (uint32_t i = 0; i < k; i++) {
+        const float v = rnd_float(), sign = (i / 128 + i / 32) % 2 ? -1 : 1;
+        switch (way) {
+        case 1: /* of one sign */
+            x[i] = fabsf(v) * sign;
+            break;
+        case 2: /* ties, in steps of 1 */
+            x[i] = i % 32 == 0 ? 127 * sign : (float)((int)(rnd() % 253) - 126) + 0.5f;
+            break;
+        case 3: /* either sign reaches as far as all of its steps, or not quite */
+            x[i] = i % 128 == 5    ? sign
+                   : i % 128 == 77 ? (i / 128 % 3 ? 112.0f : 96.0f) / -128 * sign
+                                   : v * 0.75f;
+            break;
+        case 4:
+            x[i] = i / 32 % 3 ? (v < 0 ? -0.0f : 0.0f) : v;
+            break;
+        case 5: /* at the end of what is not taken for zeros, or below */
+            x[i] = v * 2e-30f * (i / 128 % 2 ? 1 : 1e-9f);
+            break;
+        case 6:
+            x[i] = v * 3e38f;
+            break;
+        case 7:
+            x[i] = rnd() % 100 ? v : INFINITY * sign;
+            break;
+        default:
+            x[i] = v;
+        }
+    }
+}
+
+/* All that is packed of a row, to the bit, in plain C: of K that end within what is packed at a
+ * time, too, where only scales for 32 are asked for. */
+static void packed_as_drawn(void **state)
+{
+    enum { K = 5 * SUPER_K + 96 };
+    static const unsigned forms[] = {ACT_INT8,
+                                     ACT_INT8_128,
+                                     ACT_INT8_128 | ACT_PAIRS,
+                                     ACT_INT8_128 | ACT_PAIRS | ACT_PAIRS_31,
+                                     ACT_INT8 | ACT_INT8_128 | ACT_PAIRS};
+    static float x[K];
+    (void)state;
+    for (size_t i = 0; i < COUNT(isas) * COUNT(forms) * 2; i++) {
+        const struct cpu_kernels *kernels = cpu_kernels_select(isas[i / 2 / COUNT(forms)]);
+        const unsigned form = forms[i / 2 % COUNT(forms)];
+        const uint32_t lanes = i % 2 ? ACT_TILE : 1;
+        const unsigned kinds = form | ACT_BLOCKS | ACT_CLOSE | ACT_BOTH_HALVES;
+        const uint32_t most = form == ACT_INT8 ? K / 32 : K / SUPER_K;
+        for (uint32_t way = 0; way < 8; way++) {
+            const uint32_t k = (1 + rnd() % most) * (form == ACT_INT8 ? 32 : SUPER_K);
+            struct packed p = make_packed(k);
+            const uint32_t r = rnd() % ACT_TILE;
+            put_hard(x, k, way);
+            kernels->pack(x, &p.act, r, 0, k, kinds, lanes);
+            if (form & ACT_INT8)
+                check_packed(kernels, x, &p.act, r, lanes, ACT_INT8);
+            if (form & ACT_INT8_128)
+                check_packed(kernels, x, &p.act, r, lanes, form & ~(unsigned)ACT_INT8);
+            free(p.bytes);
+        }
+    }
+}
+
 /* Every value is within half a step, and no step longer than what reaches furthest asks for. */
 static void packed_unevenly_but_close(void **state)
 {
@@ -441,6 +622,7 @@ int main(void)
         cmocka_unit_test(rotations_are_exact),
         cmocka_unit_test(packed_for_many_as_for_one),
         cmocka_unit_test(packed_in_parts_as_whole),
+        cmocka_unit_test(packed_as_drawn),
         cmocka_unit_test(packed_unevenly_but_close),
         cmocka_unit_test(what_is_no_number_stays_none),
         cmocka_unit_test(isas_are_selected),
