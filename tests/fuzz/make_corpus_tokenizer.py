@@ -54,6 +54,7 @@ def spm():
         field("bos_token_id", U32, struct.pack("<I", 1)),
         field("eos_token_id", U32, struct.pack("<I", 2)),
         field("add_space_prefix", BOOL, b"\1"),
+        array("suppress_tokens", I32, [3, 8, -1, 3, 9]),
     )
 
 

@@ -46,14 +46,15 @@ def mistral3(**more):
     return small("mistral3", set_keys=k | more)
 
 
-def gemma_embedding(**more):
+def gemma_embedding(tensors=(), **more):
     p = "gemma-embedding."
     k = {p + "attention.sliding_window": (U32, 4), p + "pooling_type": (U32, 1),
          p + "attention.causal": (BOOL, 0), p + "attention.sliding_window_pattern": (BOOL, [1])}
     return small("gemma-embedding", set_keys=k | more, set_tensors={
         f"blk.0.{n}.weight": (0, (size,)) for n, size in {
             "attn_q_norm": HEAD, "attn_k_norm": HEAD, "post_attention_norm": N_EMBD,
-            "post_ffw_norm": N_EMBD}.items()})
+            "post_ffw_norm": N_EMBD}.items()} | {
+        "dense_2.weight": (0, (N_EMBD, 5)), "dense_3.weight": (0, (5, N_EMBD))} | dict(tensors))
 
 
 def llama4(**more):

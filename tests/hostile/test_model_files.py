@@ -512,6 +512,10 @@ def further():
     for v, words in ((5, "pooling_type is 5"), (2**31, "pooling_type"), (2**32 - 1, "does not continue")):
         yield f"gemma_embedding_pooling_{v}", attending.gemma_embedding(**{
             "gemma-embedding.pooling_type": (U32, v)}), (words,)
+    for name, shape in (("dense_2", (16, 6)), ("dense_2", (15, 5)), ("dense_3", (6, 16)), ("dense_3", (5, 15)),
+                        ("dense_2", (16,))):
+        yield f"gemma_embedding_{name}_{shape}", attending.gemma_embedding(tensors={
+            f"{name}.weight": (0, shape)}), ("dense_",)
     yield from integers(
         attending.gemma_embedding, "gemma-embedding", {},
         ("rope.dimension_count", 0, 7, 16))
