@@ -3,7 +3,7 @@
  *
  *      second [mid][n_embd]      third [n_embd][mid]      f32, copied: the file may go
  *
- * Operations 4 n_embd mid, bytes the same, for each text: 4.7 million multiply-adds of
+ * Operations 4 n_embd mid, bytes 8 n_embd mid, for each text: 4.7 million multiply-adds of
  * EmbeddingGemma's. A sum is of 16 lanes, those by pairs. */
 #ifndef WEIR_ENGINE_DENSE_H
 #define WEIR_ENGINE_DENSE_H

@@ -1,7 +1,7 @@
 /* What happens to rows before matrices: packing, in the forms that cpu_act_kinds names.
  *
- * Bytes are made of four groups of 32 at a time, 128 of K: of few what lies across a vector, a
- * maximum or a sum, would take longer than all the rest. */
+ * Bytes are made of four groups of 32 at a time, 128 of K, so that what goes across a vector, a
+ * maximum or a sum, is had of four together. */
 enum { PACK_GROUPS = 4, PACK_AHEAD = 512 /* values, and of x half as many */ };
 
 /* How the values of each group become bytes: q = round(x / d), within least .. most. */
