@@ -8,11 +8,10 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "cli/bench_limits.h"
 #include "cli/cli.h"
 #include "cli/model_options.h"
-#include "model/uses.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -105,60 +104,6 @@ struct bench {
     double run_from, waited_from; /* and when the present run began */
     uint64_t began_us;
 };
-
-/* What one token costs: multiplications by kind, and bytes read a step. */
-struct cost {
-    double ops[N_LIMIT_KINDS], bytes;
-};
-
-static enum limit_kind limit_of(enum gguf_type type)
-{
-    switch (type) {
-    case GGUF_TYPE_F32:
-        return LIMIT_F32;
-    case GGUF_TYPE_F16:
-        return LIMIT_F16;
-    case GGUF_TYPE_BF16:
-        return LIMIT_BF16;
-    case GGUF_TYPE_Q8_0:
-        return LIMIT_Q8_0;
-    default:
-        return LIMIT_QUANT;
-    }
-}
-
-/* share: of the matrix that one token meets; read: that a step of some does. */
-static void cost_add(struct cost *c, const struct op *op, double share, double read)
-{
-    c->ops[limit_of(op->w->type)] += 2.0 * op->n_in * op->n_out * (double)op->w->ne[2] * share;
-    const uint64_t part = op->kind == OP_EXPERTS ? op->w->ne[1] : op->n_out; /* others' rows too */
-    c->bytes += (double)op->w->n_bytes * read * op->n_out / (double)part;
-}
-
-/* Of the first n_ops. A step of n_tokens reads an expert once, if any of them is given to it; as if
- * all were as likely. */
-static struct cost cost_of(const struct model *m, uint32_t n_ops, uint32_t n_tokens)
-{
-    struct cost c = {0};
-    for (uint32_t i = 0; i < n_ops; i++) {
-        const struct op *op = &m->ops[i];
-        if (op->kind == OP_LINEAR || op->kind == OP_HEAD_LINEAR || op->kind == OP_LOGITS)
-            cost_add(&c, op, 1, 1);
-        if (op->kind == OP_EXPERTS) {
-            const double used = (double)op->n_head / m->hp.n_expert; /* layers may differ */
-            cost_add(&c, op, used, 1 - pow(1 - used, n_tokens));
-        }
-    }
-    return c;
-}
-
-static double compute_seconds(const struct bench *b, const struct cost *c)
-{
-    double seconds = 0;
-    for (int i = 0; i < N_LIMIT_KINDS; i++)
-        seconds += c->ops[i] / b->limits.ops_s[i];
-    return seconds;
-}
 
 /* Tokens that mean nothing but differ. */
 static int32_t some_token(const struct bench *b, uint32_t seq, uint32_t pos)
@@ -385,20 +330,6 @@ static void skipped(const char *test, uint32_t batch, uint32_t depth, const char
     fprintf(stderr, "weir bench: skipped %s, batch %u, depth %u: %s\n", test, batch, depth, why);
 }
 
-/* The multiplications of a prompt of n tokens. Behind the last keys and values there is its last
- * row alone, or on a GPU the whole last chunk, of which again the last alone has logits. */
-static double prefill_seconds(const struct bench *b, uint32_t n)
-{
-    uint32_t to_logits = 0;
-    while (to_logits < b->m->n_ops && b->m->ops[to_logits].kind != OP_LOGITS)
-        to_logits++;
-    const struct cost stored = cost_of(b->m, plan_last_storing(b->m) + 1, n);
-    const struct cost layers = cost_of(b->m, to_logits, n), all = cost_of(b->m, b->m->n_ops, n);
-    const double a = compute_seconds(b, &stored), z = compute_seconds(b, &layers);
-    const uint32_t behind = b->backend->ops->gpu_stats ? (n - 1) % b->o->batch_tokens + 1 : 1;
-    return n * a + behind * (z - a) + compute_seconds(b, &all) - z;
-}
-
 static enum err bench_prefill(struct bench *b, struct err_info *e)
 {
     const uint32_t n = b->o->n_prefill;
@@ -416,23 +347,11 @@ static enum err bench_prefill(struct bench *b, struct err_info *e)
         err = prefill_once(b, n, e);
         end_run(b, i);
     }
-    if (!err)
-        report(b, "prefill", n, 1, 0, n / prefill_seconds(b, n));
-    return err;
-}
-
-/* Bytes of K and V that all layers read for a row at position `at`, and of the states of recurrent
- * ones that it reads and writes. */
-static double kv_read(const struct model *m, enum kv_type type, double at)
-{
-    double sum = 2.0 * (double)model_state_bytes(m);
-    for (uint32_t i = 0; i < m->n_ops; i++) {
-        const struct op *op = &m->ops[i];
-        if (op->kind == OP_ATTENTION)
-            sum += (double)backend_kv_read_bytes(m, op, type) *
-                   (op->window && op->window < at ? op->window : at);
+    if (!err) {
+        const uint32_t last = b->backend->ops->gpu_stats ? (n - 1) % b->o->batch_tokens + 1 : 1;
+        report(b, "prefill", n, 1, 0, n / prefill_least_seconds(b->m, &b->limits, n, last));
     }
-    return sum;
+    return err;
 }
 
 /* How fast memory is read now, or was when the machine was measured. */
@@ -444,12 +363,8 @@ static double read_rate(const struct bench *b)
 
 static double decode_limit(const struct bench *b, uint32_t batch, uint32_t depth)
 {
-    const struct cost c = cost_of(b->m, b->m->n_ops, batch);
-    const double kv_bytes =
-        kv_read(b->m, b->o->model.kv_type, depth + b->o->n_decode / 2.0) * batch;
-    const double by_memory = (c.bytes + kv_bytes) / median(b, b->rates);
-    const double by_compute = compute_seconds(b, &c) * batch;
-    return batch / (by_memory > by_compute ? by_memory : by_compute);
+    const double at = depth + b->o->n_decode / 2.0, rate = median(b, b->rates);
+    return batch / decode_least_seconds(b->m, &b->limits, b->o->model.kv_type, batch, at, rate);
 }
 
 static enum err bench_decode(struct bench *b, uint32_t batch, uint32_t depth, struct err_info *e)
