@@ -1,8 +1,10 @@
-/* What reading and writing of llama-server's /completion share. For native.c and native_parse.c. */
+/* What reading and writing of llama-server's /completion share. For native*.c. */
 #ifndef WEIR_API_NATIVE_H
 #define WEIR_API_NATIVE_H
 
 #include "api/call.h"
+
+#define NATIVE_RANDOM_SEED 4294967295LL /* what llama-server calls -1 */
 
 /* Behind api_call.state. */
 struct native {
@@ -46,7 +48,7 @@ enum err infill_adapt(struct api_call *c, const json_t *body, json_t **out, stru
 void native_text(const struct tokenizer *t, const token_id *ids, size_t n, struct buf *out);
 
 /* "generation_settings", and the same for /props and other dialects. job NULL: the defaults. s
- * NULL: of another dialect. */
+ * NULL: of another dialect. (native_settings.c) */
 void native_put_settings(const struct api_call *c,
                          const struct native *s,
                          const struct api_job *job,
