@@ -63,12 +63,22 @@ INLINE struct amx_q8_scales amx_q8_scales(const uint8_t *panel, uint32_t i)
     return (struct amx_q8_scales){cut, vf_mul(cut, vf_set1(-32896.0f))};
 }
 
-/* d q, not cut. at: q in the second byte of each lane, where q + 128 becomes 2^15 + q + 128. */
+/* d q, not cut. at: the float 2^15 + q + 128. */
 INLINE vf amx_q8_times(vi at, const struct amx_q8_scales *s)
 {
-    const vi byte = vi_set1(0xff00), magic = vi_set1(0x47000000 ^ 0x8000);
-    const vi w = _mm512_ternarylogic_epi32(at, byte, magic, 0x6a);
-    return vf_fma(_mm512_castsi512_ps(w), s->d, s->offset);
+    return vf_fma(_mm512_castsi512_ps(at), s->d, s->offset);
+}
+
+/* Byte i of each lane of q as amx_q8_times takes it. Shuffles have a port that neither shifts nor,
+ * beside the unit's instructions, multiply-adds can use. */
+INLINE vi amx_q8_at(vb q, const int i)
+{
+    const vi magic = vi_set1(0x47000000);
+    const vb plus_128 = _mm512_xor_si512(q, _mm512_set1_epi8((char)0x80));
+    if (i == 1)
+        return _mm512_ternarylogic_epi32(plus_128, vi_set1(0xff00), magic, 0xea);
+    const vb from = _mm512_set4_epi32((12 + i) << 8, (8 + i) << 8, (4 + i) << 8, i << 8);
+    return _mm512_mask_shuffle_epi8(magic, 0x2222222222222222, plus_128, from);
 }
 
 /* Group i of a panel becomes a B. */
@@ -79,9 +89,10 @@ INLINE void amx_q8_widen(const uint8_t *panel, uint32_t i, uint8_t *to)
     UNROLL for (int v = 0; v < 8; v++)
     {
         const vi q = vb_load(w + v * 64);
-        vb_store(to + v * 128, amx_pairs(amx_q8_times(vi_shift(q, 8), &s), amx_q8_times(q, &s)));
-        vb_store(to + v * 128 + 64,
-                 amx_pairs(amx_q8_times(vi_shift(q, -8), &s), amx_q8_times(vi_shift(q, -16), &s)));
+        vf x[4];
+        UNROLL for (int b = 0; b < 4; b++) x[b] = amx_q8_times(amx_q8_at(q, b), &s);
+        vb_store(to + v * 128, amx_pairs(x[0], x[1]));
+        vb_store(to + v * 128 + 64, amx_pairs(x[2], x[3]));
     }
 }
 
@@ -116,10 +127,9 @@ INLINE void amx_q8_alone(const struct linear_job *j, uint32_t p0, const int P)
             {
                 __builtin_prefetch(panels + p * apart + ask + v * 64);
                 const vi q = vb_load(weights_q8_0(panels + p * apart, i) + v * 64);
-                const vf w[] = {amx_upper(amx_q8_times(vi_shift(q, 8), &s[p])),
-                                amx_upper(amx_q8_times(q, &s[p])),
-                                amx_upper(amx_q8_times(vi_shift(q, -8), &s[p])),
-                                amx_upper(amx_q8_times(vi_shift(q, -16), &s[p]))};
+                vf w[4];
+                UNROLL for (int b = 0; b < 4; b++) w[b] =
+                    amx_upper(amx_q8_times(amx_q8_at(q, b), &s[p]));
                 first[p] = vf_fma(w[0], vf_set1(x[v * 4]), first[p]);
                 second[p] = vf_fma(w[1], vf_set1(x[v * 4 + 1]), second[p]);
                 first[p] = vf_fma(w[2], vf_set1(x[v * 4 + 2]), first[p]);

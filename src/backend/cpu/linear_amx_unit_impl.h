@@ -39,10 +39,9 @@ INLINE vf amx_upper(vf w)
 /* The upper halves of two, as pairs. */
 INLINE vb amx_pairs(vf first, vf second)
 {
-    return _mm512_ternarylogic_epi32(_mm512_srli_epi32(_mm512_castps_si512(first), 16),
-                                     _mm512_castps_si512(second),
-                                     _mm512_set1_epi32((int)0xffff0000),
-                                     0xf8);
+    const vb from = _mm512_set4_epi32(0x0f0e, 0x0b0a, 0x0706, 0x0302);
+    return _mm512_mask_shuffle_epi8(
+        _mm512_castps_si512(second), 0x3333333333333333, _mm512_castps_si512(first), from);
 }
 
 /* The first or the second of a pair of bf16, in all lanes. */
