@@ -219,9 +219,12 @@ AMX_INLINE void amx_q8_block(const struct amx_q8 *f, const bool widen, const int
     for (uint32_t s = 0; s < f->n; s++, a += 32) {
         const uint8_t *ask =
             f->ask + (size_t)s * Q8_0_GROUP + (s < f->turn ? 0 : (P - 1) * f->panel_bytes);
-        _tile_loadd(4, a, stride);
-        if (R == 2)
-            _tile_loadd(5, a + AMX_ROWS * f->a_stride, stride);
+        if (R == 2) { /* past B, which many rows would push out of the nearest cache */
+            _tile_stream_loadd(4, a, stride);
+            _tile_stream_loadd(5, a + AMX_ROWS * f->a_stride, stride);
+        } else {
+            _tile_loadd(4, a, stride);
+        }
         AMX_Q8_PANEL(0, 6, 0, 2)
         if (P > 1)
             AMX_Q8_PANEL(1, 7, 1, 3)
