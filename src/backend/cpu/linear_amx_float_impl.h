@@ -265,21 +265,21 @@ AMX_INLINE void amx_float_square(const struct amx_float *f,
     for (uint32_t s = 0; s < f->n; s++, a += TWO) {
         const uint8_t *b = amx_float_b(f, 0, s, kind, 2), *other = amx_float_b(f, 1, s, kind, 2);
         _tile_loadd(6, b, 64);
-        _tile_loadd(4, AMX_A_AT(0, 1), stride);
+        _tile_stream_loadd(4, AMX_A_AT(0, 1), stride);
         _tile_dpbf16ps(0, 4, 6);
         AMX_QUARTER(0, 2)
         _tile_loadd(7, other, 64);
         _tile_dpbf16ps(1, 4, 7);
         AMX_QUARTER(1, 2)
-        _tile_loadd(5, AMX_A_AT(1, 1), stride);
+        _tile_stream_loadd(5, AMX_A_AT(1, 1), stride);
         _tile_dpbf16ps(2, 5, 6);
         _tile_dpbf16ps(3, 5, 7);
         AMX_QUARTER(2, 2)
-        _tile_loadd(4, AMX_A_AT(0, 0), stride);
+        _tile_stream_loadd(4, AMX_A_AT(0, 0), stride);
         _tile_dpbf16ps(0, 4, 6);
         _tile_dpbf16ps(1, 4, 7);
         AMX_QUARTER(3, 2)
-        _tile_loadd(5, AMX_A_AT(1, 0), stride);
+        _tile_stream_loadd(5, AMX_A_AT(1, 0), stride);
         _tile_dpbf16ps(2, 5, 6);
         AMX_QUARTER(4, 2)
         _tile_dpbf16ps(3, 5, 7);
