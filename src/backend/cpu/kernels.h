@@ -44,7 +44,7 @@ enum {
     WIDE_BYTES = 704,   /* 32 of K of a panel of quantised weights, made ready for multiplying */
     WIDE_PART_BYTES = 2 * TILE_FLOAT_K * PANEL_COLS * 4, /* two panels, of either */
     LINEAR_MAX_ROWS = 256,                               /* of a job */
-    LINEAR_MAX_SUMS = 8, /* panels whose sums a job may hold while parts of K pass by */
+    LINEAR_MAX_SUMS = 32, /* panels whose sums a job may hold while parts of K pass by */
     LINEAR_SCRATCH_BYTES =
         WIDE_PART_BYTES + 4096 + LINEAR_MAX_ROWS * LINEAR_MAX_SUMS * PANEL_COLS * 4,
 };

@@ -497,7 +497,7 @@ AMX_INLINE void amx_float_rows(const struct amx_float_walk *at,
     {                                                                                              \
         static void (*const meet[])(const struct amx_float_walk *at) = {                           \
             [1] = amx_float_##name##_1, [2] = amx_float_##name##_2, [4] = amx_float_##name##_4};   \
-        amx_float_run(j, meet);                                                                    \
+        amx_float_run(j, meet, LINEAR_MAX_SUMS);                                                   \
     }                                                                                              \
     __attribute__((noinline)) static void amx_alone_##name(const struct linear_job *j)             \
     {                                                                                              \
@@ -508,11 +508,13 @@ AMX_INLINE void amx_float_rows(const struct amx_float_walk *at,
         amx_flushing(j, j->n_rows == 1 ? amx_alone_##name : amx_float_##name);                     \
     }
 
+/* most: panels of a group. */
 AMX static void amx_float_run(const struct linear_job *j,
-                              void (*const meet[])(const struct amx_float_walk *at))
+                              void (*const meet[])(const struct amx_float_walk *at),
+                              uint32_t most)
 {
     const uint32_t all = j->act->k, at_once = j->n_rows <= AMX_ROWS ? 4 : 2;
-    const uint32_t group = j->n_rows <= AMX_FLOAT_MANY ? at_once : LINEAR_MAX_SUMS;
+    const uint32_t group = j->n_rows <= AMX_FLOAT_MANY ? at_once : most;
     const uint32_t part = j->n_rows <= 2 * AMX_ROWS ? (all + 31) / 32 * 32 : AMX_FLOAT_K;
     struct amx_config config = amx_config_64;
     for (int i = 0; i < 6; i++) /* up to 8 rows the unit takes half of the time */

@@ -27,12 +27,13 @@ enum {
     AMX_Q8_SOON = 3072,                 /* bytes ahead in a panel */
     AMX_Q8_LINES = 9,                   /* that a group lies in, with its scales */
     AMX_Q8_ALONE = 4,                   /* panels that meet a row alone */
+    AMX_Q8_SUMS = 8,                    /* panels of a group: 16 and 32 were no faster */
 };
 
 /* In a job's scratch. */
 struct amx_q8_part {
     uint8_t b[AMX_Q8_RING][AMX_TILE_BYTES];
-    float sums[LINEAR_MAX_SUMS][LINEAR_MAX_ROWS][PANEL_COLS];
+    float sums[AMX_Q8_SUMS][LINEAR_MAX_ROWS][PANEL_COLS];
 };
 _Static_assert(sizeof(struct amx_q8_part) <= LINEAR_SCRATCH_BYTES, "a job's scratch holds it");
 
@@ -312,7 +313,7 @@ __attribute__((noinline)) static void amx_q8_all(const struct linear_job *j)
 {
     static void (*const meet[])(const struct amx_float_walk *at) = {
         [1] = amx_q8_1, [2] = amx_q8_2, [4] = amx_q8_4};
-    amx_float_run(j, meet);
+    amx_float_run(j, meet, AMX_Q8_SUMS);
 }
 
 static void amx_q8_0(const struct linear_job *j)
