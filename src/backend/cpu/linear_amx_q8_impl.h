@@ -18,10 +18,10 @@
  *             the next 32 become B                    for each 32 of K: 4 products, and where
  *                                                     no rows before did, the next B
  *
- * P is 4 for up to 16 rows, else 2. Widening a B takes 15 operations for 64 weights, 60 cycles at
- * best and some 100 as it is: so few rows are bound by it where one core has memory to itself. Many
- * are bound by the turns of C: 4 from and to memory cost as much as 16 products, and longer parts
- * of K would push B out of the nearest cache, which costs more. */
+ * P is 4 for up to 16 rows, else 2. Widening a B takes 11 operations for 64 weights, 60 cycles in
+ * all, and more beside products: so few rows are bound by it where one core has memory to itself.
+ * Many are bound by the turns of C: 4 from and to memory cost as much as 16 products, and longer
+ * parts of K would push B out of the nearest cache, which costs more. */
 enum {
     AMX_Q8_RING = 2 * AMX_FLOAT_K / 32, /* B: of many rows all that a part of K of two panels has */
     AMX_Q8_SOON = 3072,                 /* bytes ahead in a panel */
