@@ -1,4 +1,5 @@
-/* What reading and writing of llama-server's /completion share. For native*.c. */
+/* What reading and writing of llama-server's /completion share, and what other routes have of it.
+ */
 #ifndef WEIR_API_NATIVE_H
 #define WEIR_API_NATIVE_H
 

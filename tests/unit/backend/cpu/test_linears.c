@@ -457,7 +457,7 @@ static void free_halves(struct linear_case *c)
     free(c->x);
 }
 
-/* Also all at once, of more rows than a unit takes, and of as many panels as a job may hold. */
+/* Also all at once, of more rows than a unit takes. */
 static void subnormal_halves_are_exact(void **s)
 {
     (void)s;
@@ -469,6 +469,22 @@ static void subnormal_halves_are_exact(void **s)
             const uint16_t bits = (uint16_t)(rnd() & (rnd() % 2 ? 0x83ff : 0xbbff));
             memcpy((uint8_t *)(uintptr_t)c.w.data + at, &bits, sizeof bits);
         }
+        pack_halves(&c);
+        check_linear(&c);
+        free_halves(&c);
+    }
+}
+
+/* More panels than those whose sums a job holds at a time, of more rows than have none to hold. */
+static void groups_of_panels_are_exact(void **s)
+{
+    (void)s;
+    static const enum gguf_type of[] = {GGUF_TYPE_F16, GGUF_TYPE_BF16, GGUF_TYPE_Q8_0};
+    const uint32_t n = LINEAR_MAX_SUMS * PANEL_COLS + 40;
+    for (size_t i = 0; i < COUNT(of) * COUNT(isas); i++) {
+        const uint32_t k = 32 * (9 + rnd() % 3); /* more than a part */
+        struct linear_case c = make_halves(of[i % COUNT(of)], k, n, 65 + rnd() % 5);
+        c.kernels = cpu_kernels_select(isas[i / COUNT(of)]);
         pack_halves(&c);
         check_linear(&c);
         free_halves(&c);
@@ -680,6 +696,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(linears_are_exact),
         cmocka_unit_test(any_rows_and_panels_are_exact),
+        cmocka_unit_test(groups_of_panels_are_exact),
         cmocka_unit_test(subnormal_halves_are_exact),
         cmocka_unit_test(large_activations_stay_finite),
         cmocka_unit_test(large_activations_meet_q8_0),
