@@ -6,7 +6,8 @@
  *     kernels --kernel linear/q4_k     only names that begin so
  *
  * What a kernel is bound by is the larger of operations / peak and bytes / bandwidth, where bytes
- * are those that come from memory: `cached` shapes find all in the caches. `error` is the
+ * are those that come from memory, of which `stream` shapes read as much as the last cache holds:
+ * `cached` ones find all in the caches. `error` is the
  * normalised mean square error: of matrices and rows against exact arithmetic on unrounded
  * activations, of attention against the plain C kernel over the same keys and values. The run fails
  * if one is larger than its format explains. */
@@ -21,8 +22,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
-enum { STREAM_BYTES = 96 << 20, CACHED_PANELS = 8, N_ROUNDS = 7, MAX_ROWS = 256 };
+#define LEAST_STREAM_BYTES ((size_t)96 << 20)
+#define HUGE_PAGE_BYTES ((size_t)2 << 20)
+
+enum { CACHED_PANELS = 8, N_ROUNDS = 7, MAX_ROWS = 256 };
 
 struct options {
     const char *isa, *kernel;
@@ -52,6 +58,24 @@ static double max_error(enum panel_format format)
 }
 
 #define COUNT(a) (sizeof(a) / sizeof(a)[0])
+
+/* What is read from memory: no less than the last cache holds. */
+static size_t stream_bytes(void)
+{
+    const long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
+    return cache > (long)LEAST_STREAM_BYTES ? (size_t)cache : LEAST_STREAM_BYTES;
+}
+
+/* In huge pages, as a model's weights and KV blocks are. */
+static uint8_t *huge_memory(size_t n)
+{
+    const size_t whole = (n + HUGE_PAGE_BYTES - 1) / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
+    void *p = aligned_alloc(HUGE_PAGE_BYTES, whole);
+    if (!p)
+        exit(1);
+    (void)madvise(p, whole, MADV_HUGEPAGE);
+    return p;
+}
 
 struct bench {
     const struct options *o;
@@ -195,7 +219,7 @@ static void bench_linear_rows(struct bench *b,
         b->k->pack(x + (size_t)r * k, &a, r, 0, k, kinds, lanes);
     const size_t bytes = panel_bytes(format, k);
     l.n_panels =
-        stream ? (uint32_t)(STREAM_BYTES / bytes / CACHED_PANELS * CACHED_PANELS) : CACHED_PANELS;
+        stream ? (uint32_t)(stream_bytes() / bytes / CACHED_PANELS * CACHED_PANELS) : CACHED_PANELS;
     l.job = (struct linear_job){.panel_bytes = bytes,
                                 .n_panels = CACHED_PANELS,
                                 .n_cols = CACHED_PANELS * PANEL_COLS,
@@ -212,7 +236,7 @@ static void bench_linear_rows(struct bench *b,
     run_linear(&l);
     const double error = linear_error(w, x, &l);
     const unsigned kind = b->k->act_kinds[format];
-    const uint32_t n = stream ? (uint32_t)(STREAM_BYTES / bytes / CACHED_PANELS) : 1;
+    const uint32_t n = stream ? (uint32_t)(stream_bytes() / bytes / CACHED_PANELS) : 1;
     char name[32], shape[48];
     snprintf(name, sizeof name, "linear/%s", formats[format].name);
     snprintf(shape, sizeof shape, "%u rows x %u, %s", rows, k, stream ? "stream" : "cached");
@@ -249,8 +273,8 @@ static void bench_linear(struct bench *b, enum panel_format format)
         return;
     struct gguf_tensor w = make_tensor(formats[format].type, b->o->k, CACHED_PANELS * PANEL_COLS);
     const size_t bytes = panel_bytes(format, b->o->k);
-    uint8_t *panels = mem_aligned(STREAM_BYTES + bytes);
-    for (size_t p = 0; p < STREAM_BYTES / bytes; p++) {
+    uint8_t *panels = huge_memory(stream_bytes() + bytes);
+    for (size_t p = 0; p < stream_bytes() / bytes; p++) {
         if (p < CACHED_PANELS)
             panel_pack(format, &w, (uint32_t)p, panels + p * bytes);
         else
@@ -314,9 +338,9 @@ static void bench_attention(struct bench *b, enum kv_type type, uint32_t dim, ui
     kv.half_bytes = kv_row_bytes(type, dim) * SLOTS;
     kv.head_bytes = kv.block_bytes = 2 * kv.half_bytes;
     struct attention a = {.kernels = b->k, .n_blocks = DEPTH / SLOTS};
-    a.n_contexts = (uint32_t)(STREAM_BYTES / (a.n_blocks * kv.block_bytes));
+    a.n_contexts = (uint32_t)(stream_bytes() / (a.n_blocks * kv.block_bytes));
     const uint32_t n = a.n_contexts * a.n_blocks;
-    uint8_t *memory = mem_aligned(n * kv.block_bytes);
+    uint8_t *memory = huge_memory(n * kv.block_bytes);
     a.blocks = mem_alloc(n * sizeof *a.blocks);
     float k[MAX_HEAD_DIM], v[MAX_HEAD_DIM], *q = mem_alloc((size_t)rows * GROUP * dim * sizeof *q);
     float *out = mem_alloc((size_t)rows * GROUP * dim * sizeof *out);
@@ -528,13 +552,14 @@ static double best_rate(double (*fn)(uint64_t n))
 
 static double read_rate(const struct cpu_kernels *k)
 {
-    uint8_t *p = mem_aligned(STREAM_BYTES);
+    const size_t n = stream_bytes();
+    uint8_t *p = huge_memory(n);
     double best = 0;
-    memset(p, 1, STREAM_BYTES);
+    memset(p, 1, n);
     for (int i = 0; i < 2 * N_ROUNDS; i++) {
         const uint64_t begin = clock_us();
-        k->read(p, STREAM_BYTES, i % 2);
-        const double rate = STREAM_BYTES / ((double)(clock_us() - begin + 1) * 1e-6);
+        k->read(p, n, i % 2);
+        const double rate = (double)n / ((double)(clock_us() - begin + 1) * 1e-6);
         best = rate > best ? rate : best;
     }
     free(p);

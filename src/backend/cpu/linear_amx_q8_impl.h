@@ -82,13 +82,20 @@ INLINE vi amx_q8_at(vb q, const int i)
     return _mm512_mask_shuffle_epi8(magic, 0x2222222222222222, plus_128, from);
 }
 
-/* Group i of a panel becomes a B. */
-INLINE void amx_q8_widen(const uint8_t *panel, uint32_t i, uint8_t *to)
+/* Fours v to end - 1 of group i of a panel become those of a B; with each a line of `ask`, if any,
+ * is asked for, and with the last what is left. All at once would fill the buffers that loads need,
+ * and memory takes longer than 32 of K do. */
+INLINE void amx_q8_widen(
+    const uint8_t *panel, uint32_t i, int v, const int end, const uint8_t *ask, uint8_t *to)
 {
     const uint8_t *w = weights_q8_0(panel, i);
     const struct amx_q8_scales s = amx_q8_scales(panel, i);
-    UNROLL for (int v = 0; v < 8; v++)
+    UNROLL for (; v < end; v++)
     {
+        if (ask)
+            __builtin_prefetch(ask + v * 64);
+        if (ask && v == 7)
+            __builtin_prefetch(ask + (size_t)(AMX_Q8_LINES - 1) * 64);
         const vi q = vb_load(w + v * 64);
         vf x[4];
         UNROLL for (int b = 0; b < 4; b++) x[b] = amx_q8_times(amx_q8_at(q, b), &s);
@@ -155,6 +162,9 @@ __attribute__((noinline)) static void amx_q8_alone_all(const struct linear_job *
 /* --- more --------------------------------------------------------------------------------------
  */
 
+/* Rows that meet panels: all there are, the first ones, or later ones. */
+enum amx_q8_rows { AMX_Q8_ONLY, AMX_Q8_FIRST, AMX_Q8_LATER };
+
 /* P panels, some groups of them, and the rows that meet them. */
 struct amx_q8 {
     const uint8_t *panels; /* the first; */
@@ -175,35 +185,47 @@ INLINE uint8_t *amx_q8_b(const struct amx_q8 *f, uint32_t p, uint32_t s, const i
     return f->b[s % (AMX_Q8_RING / (uint32_t)P) * (uint32_t)P + p];
 }
 
-/* A panel's products of 32 of K, and what else there is to do meanwhile. */
+/* A part of the next B of panel p. */
+#define AMX_Q8_WIDEN(p, from, end)                                                                 \
+    AMX_STAY;                                                                                      \
+    if (widen && s + 1 < f->n)                                                                     \
+        amx_q8_widen(f->panels + (p)*f->panel_bytes,                                               \
+                     f->first + s + 1,                                                             \
+                     from,                                                                         \
+                     end,                                                                          \
+                     how == AMX_Q8_ONLY ? ask + (p)*f->panel_bytes : NULL,                         \
+                     amx_q8_b(f, (p), s + 1, P));                                                  \
+    AMX_STAY;
+
+/* A panel's products of 32 of K, and what else there is to do: between them, so that what a core
+ * looks ahead at is of both. */
 #define AMX_Q8_PANEL(p, b, c, d)                                                                   \
     {                                                                                              \
         _tile_loadd(b, amx_q8_b(f, (p), s, P), 64);                                                \
+        AMX_Q8_WIDEN(p, 0, 2)                                                                      \
         _tile_dpbf16ps(c, 4, b);                                                                   \
+        AMX_Q8_WIDEN(p, 2, 5)                                                                      \
         if (R == 2)                                                                                \
             _tile_dpbf16ps(d, 5, b);                                                               \
-        AMX_STAY;                                                                                  \
-        if (widen && s + 1 < f->n)                                                                 \
-            amx_q8_widen(                                                                          \
-                f->panels + (p)*f->panel_bytes, f->first + s + 1, amx_q8_b(f, (p), s + 1, P));     \
-        if (R == 1 && widen) { /* all rows there are: all lines, 6 % faster than a loop */         \
-            UNROLL for (int l = 0; l < AMX_Q8_LINES; l++)                                          \
-                __builtin_prefetch(ask + (p)*f->panel_bytes + (size_t)l * 64);                     \
-        } else {                                                                                   \
+        AMX_Q8_WIDEN(p, 5, 8)                                                                      \
+        if (how != AMX_Q8_ONLY)                                                                    \
             for (uint32_t l = f->ask_first; l < f->ask_end; l++)                                   \
                 __builtin_prefetch(ask + (p)*f->panel_bytes + (size_t)l * 64);                     \
-        }                                                                                          \
         AMX_STAY;                                                                                  \
     }
 
 /* R times 16 rows, P panels: R P is at most 4. 0..3: C; 4, 5: A; 6, 7: B. */
-AMX_INLINE void amx_q8_block(const struct amx_q8 *f, const bool widen, const int R, const int P)
+AMX_INLINE void amx_q8_block(const struct amx_q8 *f,
+                             const enum amx_q8_rows how,
+                             const int R,
+                             const int P)
 {
+    const bool widen = how != AMX_Q8_LATER;
     const uint16_t *a = f->a;
     const int stride = (int)(f->a_stride * sizeof *a);
     AMX_STAY; /* compilers do not see what tiles are loaded from */
     for (uint32_t p = 0; widen && p < (uint32_t)P; p++)
-        amx_q8_widen(f->panels + p * f->panel_bytes, f->first, amx_q8_b(f, p, 0, P));
+        amx_q8_widen(f->panels + p * f->panel_bytes, f->first, 0, 8, NULL, amx_q8_b(f, p, 0, P));
     AMX_STAY;
     AMX_BEGIN(0, 0, 0)
     if (P > 1)
@@ -250,11 +272,12 @@ AMX_INLINE void amx_q8_block(const struct amx_q8 *f, const bool widen, const int
 }
 
 #undef AMX_Q8_PANEL
+#undef AMX_Q8_WIDEN
 #undef AMX_BEGIN
 #undef AMX_C_AT
 
 /* A part of K of P panels meets all rows. */
-AMX_INLINE void amx_q8_rows(const struct amx_float_walk *at, const int P)
+AMX_INLINE void amx_q8_meet(const struct amx_float_walk *at, const int P)
 {
     const struct linear_job *j = at->j;
     struct amx_q8_part *part = (struct amx_q8_part *)j->scratch;
@@ -281,13 +304,15 @@ AMX_INLINE void amx_q8_rows(const struct amx_float_walk *at, const int P)
         f.ask_first = AMX_Q8_LINES * i / n;
         f.ask_end = AMX_Q8_LINES * (i + 1) / n;
         if (P == 4 || j->n_rows <= AMX_ROWS)
-            amx_q8_block(&f, true, 1, P);
+            amx_q8_block(&f, AMX_Q8_ONLY, 1, P);
         else if (n_rows <= AMX_ROWS)
-            amx_q8_block(&f, false, 1, P);
+            amx_q8_block(&f, AMX_Q8_LATER, 1, P);
+        else if (n == 1)
+            amx_q8_block(&f, AMX_Q8_ONLY, 2, P);
         else if (i == 0)
-            amx_q8_block(&f, true, 2, P);
+            amx_q8_block(&f, AMX_Q8_FIRST, 2, P);
         else
-            amx_q8_block(&f, false, 2, P);
+            amx_q8_block(&f, AMX_Q8_LATER, 2, P);
         amx_float_put(at, i * at_once, n_rows, f.sums, P);
         f.a += at_once * f.a_stride;
         f.sums += at_once * PANEL_COLS;
@@ -296,17 +321,17 @@ AMX_INLINE void amx_q8_rows(const struct amx_float_walk *at, const int P)
 
 AMX static void amx_q8_1(const struct amx_float_walk *at)
 {
-    amx_q8_rows(at, 1);
+    amx_q8_meet(at, 1);
 }
 
 AMX static void amx_q8_2(const struct amx_float_walk *at)
 {
-    amx_q8_rows(at, 2);
+    amx_q8_meet(at, 2);
 }
 
 AMX static void amx_q8_4(const struct amx_float_walk *at)
 {
-    amx_q8_rows(at, 4);
+    amx_q8_meet(at, 4);
 }
 
 __attribute__((noinline)) static void amx_q8_all(const struct linear_job *j)
