@@ -42,7 +42,7 @@ struct attn_state {
     float *l;         /* [n_query][KV_TILE] */
     float *c;         /* [n_query] */
     struct attn_part parts[ATTN_PARTS]; /* the tile, */
-    struct attn_part next[ATTN_PARTS];  /* the one after it; where there is none, this one */
+    struct attn_part next[ATTN_PARTS];  /* what is read after it; or it again */
 };
 
 /* Positions of the tile at work that a query sees: 0..ATTN_TILE; none unless from < end. */
@@ -126,8 +126,8 @@ INLINE enum kv_type attn_read_as(const struct attn_job *j)
 /* w[first + m][part ..] = scale * q . k for N parts of the tile.
  *
  * Blocks lie anywhere in memory, so no hardware foresees the next ones. What the first queries
- * read, here and of V, is asked for a tile ahead at the same time: a burst would fill the buffers
- * that every load needs. */
+ * read, here and of V, is asked for a tile ahead at the same time (at the end, as much of the next
+ * KV head): a burst would fill the buffers that every load needs. */
 INLINE void attn_scores_of(const struct attn_state *s,
                            uint32_t first,
                            uint32_t part,
@@ -406,6 +406,15 @@ INLINE void attn_batch(const struct attn_state *s,
     }
 }
 
+/* Where the part behind one of the last tile lies, the i-th: in the first tile of the KV head that
+ * is next, if there is one. */
+static struct attn_part attn_behind(const struct attn_state *s, uint32_t i, struct attn_part part)
+{
+    const uint32_t from = attn_first_pos(s->j, 0);
+    const uint32_t pos = from / ATTN_TILE * ATTN_TILE + i * KV_TILE;
+    return s->j->more && pos + KV_TILE > from ? attn_next_head(s->j, pos) : part;
+}
+
 /* Where the tile at `pos` lies, as far as any query sees it, and the next. */
 static void attn_find(struct attn_state *s, uint32_t pos, uint32_t last_pos)
 {
@@ -421,7 +430,9 @@ static void attn_find(struct attn_state *s, uint32_t pos, uint32_t last_pos)
             attn_copies(s->j)
                 ? attn_copy(s, pos + first, f, n, s->k + first * s->dim, s->v + first * s->n_value)
                 : attn_part_at(s->j, pos + first);
-        s->next[i] = next <= last_pos && !attn_copies(s->j) ? attn_part_at(s->j, next) : *part;
+        s->next[i] = attn_copies(s->j)  ? *part
+                     : next <= last_pos ? attn_part_at(s->j, next)
+                                        : attn_behind(s, i, *part);
     }
 }
 

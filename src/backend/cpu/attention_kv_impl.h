@@ -70,6 +70,14 @@ static struct attn_part attn_part_at(const struct attn_job *j, uint32_t pos)
     };
 }
 
+/* The same of the KV head behind the job's. */
+static struct attn_part attn_next_head(const struct attn_job *j, uint32_t pos)
+{
+    struct attn_job next = *j;
+    next.head_kv++;
+    return attn_part_at(&next, pos);
+}
+
 /* K of a part that lies in one block, brought to f32: k[dim][KV_TILE] */
 static void attn_copy_k(const struct attn_state *s, uint32_t pos, float *k)
 {

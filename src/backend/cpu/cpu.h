@@ -142,7 +142,7 @@ struct phase {
     bool places;        /* over places instead of rows (experts.h) */
     uint32_t first, n;  /* into steps or matrices */
     uint32_t n_panels;  /* LINEAR: of all its matrices; EXPERTS: of all of one expert */
-    uint32_t chunk;     /* rows, or panels, an item holds; set for each batch */
+    uint32_t chunk;     /* rows, panels or KV heads an item holds; set for each batch */
     uint32_t units;     /* ROWS: that a row may be divided into, or 1 (parts.c); */
     uint32_t least;     /* of them a part has at least, to be worth handing out; */
     bool by_heads;      /* those are heads, else columns; */
@@ -192,6 +192,8 @@ struct attn_tile {
 struct attn_tiles {
     struct attn_tile *tiles; /* [max_rows] */
     uint32_t n_tiles;
+    uint32_t longest;  /* context of one, in positions, */
+    uint64_t n_pos;    /* and of all together */
     uint32_t n_ranges; /* that an item is split into; 1: not */
     bool whole;        /* each tile holds all rows of its sequence */
 };

@@ -217,6 +217,7 @@ struct attn_job {
     const uint32_t *blocks; /* the sequence's table */
     uint32_t head_kv;
     uint32_t group; /* query heads a KV head serves */
+    bool more;      /* the KV head behind this one is next, and is asked for */
     uint32_t first_pos;
     uint32_t n_rows; /* n_rows * group <= ATTN_QUERIES */
     uint32_t n_seen; /* positions that every row sees, from the first on; 0: those up to its own */

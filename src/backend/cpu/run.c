@@ -141,31 +141,50 @@ static bool run_attention_range(struct cpu_backend *b,
 
 static uint32_t n_attention_items(const struct cpu_backend *b, const struct phase *p)
 {
-    return tiles_of(b, p)->n_tiles * p->n_head_kv * head_pieces(p);
+    return tiles_of(b, p)->n_tiles * (p->n_head_kv / p->chunk) * head_pieces(p);
 }
 
-/* Items count down: late rows of a prompt have most to read, so they go first. */
-static void run_attention(struct cpu_backend *b,
-                          const struct phase *p,
-                          uint32_t item,
-                          uint32_t worker)
+/* KV heads that an item takes one after the other, each asking for the next: as many as leave all
+ * workers enough to end together, were all items as long as the longest. */
+static uint32_t heads_of_item(const struct cpu_backend *b, const struct phase *p)
+{
+    enum { ITEMS = 8 /* a worker */ };
+    const struct attn_tiles *tiles = tiles_of(b, p);
+    const uint64_t least = (uint64_t)tiles->longest * pool_size(b->pool) * ITEMS;
+    uint32_t n = 1;
+    if (tiles->n_ranges > 1 || head_pieces(p) > 1)
+        return n;
+    while (p->n_head_kv % (2 * n) == 0 && tiles->n_pos * p->n_head_kv >= 2 * n * least)
+        n *= 2;
+    return n;
+}
+
+/* What attends at a time: a range of a KV head of a tile of rows, or all of it. */
+struct attend {
+    const struct attn_tile *tile;
+    uint32_t head_kv, piece; /* piece: which of its query heads */
+    uint32_t item, range;
+    bool more; /* the next head follows */
+};
+
+static void attend(struct cpu_backend *b,
+                   const struct phase *p,
+                   const struct attend *a,
+                   uint32_t worker)
 {
     const struct model_hparams *hp = &b->model->hp;
     const struct layer_kv *layer = &b->layers[p->layer];
-    const uint32_t group = p->n_head / p->n_head_kv, n_pieces = head_pieces(p);
     const struct attn_tiles *tiles = tiles_of(b, p);
-    const uint32_t range = item % tiles->n_ranges;
-    item = n_attention_items(b, p) - 1 - item / tiles->n_ranges;
-    const uint32_t piece = item % n_pieces, head_kv = item / n_pieces % p->n_head_kv;
-    const struct attn_tile *tile = &tiles->tiles[item / n_pieces / p->n_head_kv];
-    const uint32_t skip = piece * ATTN_QUERIES;
-    const size_t head = head_kv * group + skip;
+    const uint32_t group = p->n_head / p->n_head_kv, skip = a->piece * ATTN_QUERIES;
+    const struct attn_tile *tile = a->tile;
+    const size_t head = a->head_kv * group + skip;
     const uint32_t dim = layer->kv.head_dim, n_value = hp->latent ? hp->latent : dim;
     const struct attn_job job = {
         .kv = &layer->kv,
         .base = layer->base,
         .blocks = cpu_table_of(layer, &b->batch->seqs[tile->seq]),
-        .head_kv = head_kv,
+        .head_kv = a->head_kv,
+        .more = a->more,
         .group = group - skip < ATTN_QUERIES ? group - skip : ATTN_QUERIES,
         .first_pos = tile->first_pos,
         .n_rows = tile->n_rows,
@@ -178,19 +197,41 @@ static void run_attention(struct cpu_backend *b,
         .cap = p->cap,
         .window = p->window,
         .window_kind = p->window_kind,
-        .sinks = p->sinks ? p->sinks + head_kv * group + skip : NULL,
-        .slopes = p->slopes ? p->slopes + head_kv * group + skip : NULL,
+        .sinks = p->sinks ? p->sinks + a->head_kv * group + skip : NULL,
+        .slopes = p->slopes ? p->slopes + a->head_kv * group + skip : NULL,
         .scratch = b->attn_scratch + worker * b->attn_scratch_stride,
     };
     bool done = true;
     if (p->rotates)
-        run_beside(b, p, p - 1, tile, head_kv);
+        run_beside(b, p, p - 1, tile, a->head_kv);
     if (tiles->n_ranges > 1)
-        done = run_attention_range(b, &job, tiles->n_ranges, item, range);
+        done = run_attention_range(b, &job, tiles->n_ranges, a->item, a->range);
     else
         b->kernels->attend(&job);
     if (p->packs && done)
-        run_beside(b, p, p + 1, tile, head_kv);
+        run_beside(b, p, p + 1, tile, a->head_kv);
+}
+
+/* Items count down: late rows of a prompt have most to read, so they go first. */
+static void run_attention(struct cpu_backend *b,
+                          const struct phase *p,
+                          uint32_t item,
+                          uint32_t worker)
+{
+    const struct attn_tiles *tiles = tiles_of(b, p);
+    const uint32_t n_pieces = head_pieces(p), n_parts = p->n_head_kv / p->chunk;
+    const uint32_t range = item % tiles->n_ranges;
+    item = n_attention_items(b, p) - 1 - item / tiles->n_ranges;
+    const uint32_t piece = item % n_pieces, first = item / n_pieces % n_parts * p->chunk;
+    for (uint32_t h = first, end = first + p->chunk; h < end; h++) {
+        const struct attend a = {.tile = &tiles->tiles[item / n_pieces / n_parts],
+                                 .head_kv = h,
+                                 .piece = piece,
+                                 .item = item,
+                                 .range = range,
+                                 .more = h + 1 < end};
+        attend(b, p, &a, worker);
+    }
 }
 
 static void run_item(void *ctx, uint32_t phase, uint32_t item, uint32_t worker)
@@ -267,6 +308,7 @@ static uint32_t divide_phase(const struct cpu_backend *b, struct phase *p)
     case PHASE_LINEAR:
         return cpu_divide_panels(b, p, n_rows);
     case PHASE_ATTENTION:
+        p->chunk = heads_of_item(b, p);
         return n_attention_items(b, p) * tiles_of(b, p)->n_ranges;
     case PHASE_SORT:
         return 1;
@@ -319,14 +361,7 @@ static void find_kept(struct cpu_backend *b, const struct batch *batch)
 static uint32_t split_attention(const struct cpu_backend *b, const struct attn_tiles *tiles)
 {
     const uint32_t n_workers = pool_size(b->pool), n_items = tiles->n_tiles * b->max_heads;
-    uint32_t n_ranges = 1;
-    for (uint32_t i = 0; i < tiles->n_tiles; i++) {
-        const struct attn_tile *t = &tiles->tiles[i];
-        const uint32_t end =
-            b->model->hp.causal ? t->first_pos + t->n_rows : b->batch->seqs[t->seq].n_rows;
-        const uint32_t n = (end - 1) / ATTN_RANGE + 1;
-        n_ranges = n > n_ranges ? n : n_ranges;
-    }
+    const uint32_t n_ranges = tiles->longest ? (tiles->longest - 1) / ATTN_RANGE + 1 : 1;
     const bool few = n_workers > 1 && n_items < n_workers * 8;
     return few && n_items * n_ranges <= n_workers * MAX_SPLIT_ITEMS ? n_ranges : 1;
 }
@@ -352,12 +387,18 @@ static void make_tiles(struct cpu_backend *b,
                 (struct attn_tile){seq, i, 1, b->batch->positions[row]};
         last_row = row;
     }
-    tiles->n_ranges = split_attention(b, tiles);
+    tiles->longest = 0;
+    tiles->n_pos = 0;
     tiles->whole = true;
     for (uint32_t i = 0; i < tiles->n_tiles; i++) {
         const struct attn_tile *t = &tiles->tiles[i];
-        tiles->whole = tiles->whole && t->n_rows == b->batch->seqs[t->seq].n_rows;
+        const uint32_t all = b->batch->seqs[t->seq].n_rows;
+        const uint32_t end = b->model->hp.causal ? t->first_pos + t->n_rows : all;
+        tiles->longest = end > tiles->longest ? end : tiles->longest;
+        tiles->n_pos += end;
+        tiles->whole = tiles->whole && t->n_rows == all;
     }
+    tiles->n_ranges = split_attention(b, tiles);
 }
 
 /* Which rows there are, which of them are wanted, and how they attend. */
