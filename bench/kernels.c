@@ -1,12 +1,12 @@
 /* Every kernel of every instruction set that this machine has: checked against plain arithmetic in
  * double, and timed on one thread beside the machine's limits.
  *
- *     kernels                          everything, a minute or two
+ *     kernels                          everything, minutes
  *     kernels --isa avx512 --k 5632    one instruction set, another length of the sums
  *     kernels --kernel linear/q4_k     only names that begin so
  *
  * What a kernel is bound by is the larger of operations / peak and bytes / bandwidth, where bytes
- * are those that come from memory, of which `stream` shapes read as much as the last cache holds:
+ * are those that come from memory, of which `stream` shapes read twice what the last cache holds:
  * `cached` ones find all in the caches. `error` is the
  * normalised mean square error: of matrices and rows against exact arithmetic on unrounded
  * activations, of attention against the plain C kernel over the same keys and values. The run fails
@@ -59,11 +59,11 @@ static double max_error(enum panel_format format)
 
 #define COUNT(a) (sizeof(a) / sizeof(a)[0])
 
-/* What is read from memory: no less than the last cache holds. */
+/* What is read from memory: twice what the last cache holds, so that nothing is left there. */
 static size_t stream_bytes(void)
 {
     const long cache = sysconf(_SC_LEVEL3_CACHE_SIZE);
-    return cache > (long)LEAST_STREAM_BYTES ? (size_t)cache : LEAST_STREAM_BYTES;
+    return cache > (long)LEAST_STREAM_BYTES / 2 ? 2 * (size_t)cache : LEAST_STREAM_BYTES;
 }
 
 /* In huge pages, as a model's weights and KV blocks are. */

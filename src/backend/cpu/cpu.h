@@ -8,9 +8,10 @@
  *     ROWS        item: some rows      a list of steps (steps.c), each row through all of them;
  *                 or where rows are few, if it can be (parts.c), a part of one
  *     LINEAR      item: some panels x a block of rows, over all matrices that read one input
- *     ATTENTION   item: one KV head x a tile of rows of one sequence; where those are few and
- *                 contexts long, x a range of positions, and who ends the last range folds them.
- *                 What is done to those rows and heads alone before and after it is done there, too
+ *     ATTENTION   item: some KV heads x a tile of rows of one sequence; where those are few and
+ *                 contexts long, one x a range of positions, and who ends the last range folds
+ *                 them. What is done to those rows and heads alone before and after it is done
+ *                 there, too
  *
  *     SORT        one item: rows sorted by the experts that they were given to (experts.h)
  *     EXPERTS     item: some panels of one of the experts that are wanted, over all of its rows

@@ -38,7 +38,7 @@ enum {
     ATTN_TILE = 64,      /* positions that attention takes at a time, aligned */
     MAX_HEAD_DIM = 640,
     ATTN_RANGE = 512,   /* positions whose softmax is summed by itself, aligned; of tiles */
-    ATTN_QUERIES = 32,  /* rows x heads that an item of attention may hold */
+    ATTN_QUERIES = 32,  /* rows x heads that attend together */
     TILE_K = 512,       /* of K that many rows meet at a time: quantised weights, */
     TILE_FLOAT_K = 256, /* float weights */
     WIDE_BYTES = 704,   /* 32 of K of a panel of quantised weights, made ready for multiplying */

@@ -19,9 +19,11 @@
  *                                                     no rows before did, the next B
  *
  * P is 4 for up to 16 rows, else 2. Widening a B takes 11 operations for 64 weights, 60 cycles in
- * all, and more beside products: so few rows are bound by it where one core has memory to itself.
- * Many are bound by the turns of C: 4 from and to memory cost as much as 16 products, and longer
- * parts of K would push B out of the nearest cache, which costs more. */
+ * all, and more beside products; memory takes longer where a core reads less than 20 GB/s, and is
+ * what few rows wait for: so they ask for a line at a time, between all else, and for none of what
+ * the last 32 of K would ask for, which was no faster. Many are bound by the turns of C: 4 from and
+ * to memory cost as much as 16 products, and longer parts of K would push B out of the nearest
+ * cache, which costs more. */
 enum {
     AMX_Q8_RING = 2 * AMX_FLOAT_K / 32, /* B: of many rows all that a part of K of two panels has */
     AMX_Q8_SOON = 3072,                 /* bytes ahead in a panel */

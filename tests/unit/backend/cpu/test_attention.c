@@ -34,7 +34,7 @@ static void store_context(const struct attn_case *c, uint32_t n_pos)
 {
     for (uint32_t p = 0; p < n_pos; p++) {
         uint8_t *head = c->memory + c->blocks[p / c->kv.block_tokens] * c->kv.block_bytes +
-                        c->kv.head_bytes; /* the second of two heads */
+                        c->kv.head_bytes; /* the second of three heads */
         c->kernels->kv_store(&c->kv,
                              head,
                              p % c->kv.block_tokens,
@@ -57,6 +57,7 @@ static struct attn_job job_of(
                              .base = c->memory,
                              .blocks = c->blocks,
                              .head_kv = 1,
+                             .more = rows > 1, /* what is asked for is not read */
                              .group = c->group,
                              .first_pos = c->first_pos + first_row,
                              .n_rows = rows,
@@ -175,7 +176,7 @@ static void check_attention(struct attn_case *c, enum kv_type type, uint32_t dim
         .type = type, .head_dim = dim, .latent = c->latent, .block_tokens = slots};
     c->kv.half_bytes = kv_row_bytes(type, dim) * slots;
     c->kv.head_bytes = (c->latent ? 1 : 2) * c->kv.half_bytes;
-    c->kv.block_bytes = 2 * c->kv.head_bytes;
+    c->kv.block_bytes = 3 * c->kv.head_bytes;
     c->n_blocks = (n_pos + slots - 1) / slots;
     c->blocks = mem_alloc(c->n_blocks * sizeof *c->blocks);
     for (uint32_t i = 0; i < c->n_blocks; i++) /* the last one ends where memory does */
