@@ -71,8 +71,10 @@ static uint8_t *huge_memory(size_t n)
 {
     const size_t whole = (n + HUGE_PAGE_BYTES - 1) / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
     void *p = aligned_alloc(HUGE_PAGE_BYTES, whole);
-    if (!p)
+    if (!p) {
+        fprintf(stderr, "kernels: no memory for %zu MiB\n", whole >> 20);
         exit(1);
+    }
     (void)madvise(p, whole, MADV_HUGEPAGE);
     return p;
 }
