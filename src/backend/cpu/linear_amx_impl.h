@@ -27,7 +27,7 @@
  * to meet the sums takes 5 operations a vector. When those were 9, one after the other took 375
  * cycles and taking turns every four rows 290, where vpdpbusd and its float operations take 768 at
  * best. What rows need next is in the second cache; asking for it took an eighth of the time.
- * Up to 32 rows of Q4_K, Q5_K and Q6_K: linear_amx_few_impl.h. Formats with a scale for 32 of K:
+ * Up to 32 rows, but of Q2_K: linear_amx_few_impl.h. Formats with a scale for 32 of K:
  * linear_amx_group_impl.h.
  *
  * Rows are read 16 at a time: up to 15 of what lies behind the last, for nothing. */
@@ -65,52 +65,74 @@ INLINE bool amx_by_bits(const enum wide_kind kind)
     return kind == SUPER_MIN || kind == SUPER_MIN_31;
 }
 
-INLINE void amx_store_products(uint8_t *low, uint8_t *high, __m512i q, __m512i scale, int offset)
+/* Of each lane's lower bytes the low one or both, twice: where `from` has them; and 0 elsewhere. A
+ * shuffle has a port of its own while the unit is in use. */
+INLINE __m512i amx_spread(__m512i scale, const int from)
 {
-    const __m512i byte = _mm512_set1_epi16(0xff);
-    const __m512i w = _mm512_sub_epi8(q, _mm512_set1_epi8((char)offset));
-    const __m512i even = _mm512_mullo_epi16(_mm512_srai_epi16(_mm512_slli_epi16(w, 8), 8), scale);
-    const __m512i odd = _mm512_mullo_epi16(_mm512_srai_epi16(w, 8), scale);
-    vb_store(low, _mm512_ternarylogic_epi32(_mm512_slli_epi16(odd, 8), even, byte, 0xf8));
-    vb_store(high,
-             _mm512_ternarylogic_epi32(
-                 _mm512_srli_epi16(even, 8), odd, _mm512_set1_epi16((int16_t)0xff00), 0xf8));
+    const __m512i lanes = _mm512_set4_epi32(0x0c0c0c0c, 0x08080808, 0x04040404, 0);
+    return _mm512_shuffle_epi8(scale, _mm512_or_si512(lanes, _mm512_set1_epi32(from)));
 }
 
-/* Scales in both halves of a lane. */
+/* Scales in both words of a lane. */
 INLINE __m512i amx_twice(__m512i scale)
 {
-    return _mm512_or_si512(_mm512_and_si512(scale, _mm512_set1_epi32(0xffff)),
-                           _mm512_slli_epi32(scale, 16));
+    return amx_spread(scale, 0x01000100);
 }
 
-/* Of 32 of K, the g-th of b and of mins, where those are apart; floats: of its 128 of K. */
-INLINE void amx_store_group(uint8_t (*b)[2][AMX_TILE_BYTES],
-                            float *floats,
-                            uint32_t g,
-                            const vb *q,
-                            const struct super_scales *scales,
-                            struct head head,
-                            uint8_t *mins,
-                            const enum wide_kind kind)
+/* Scales of 16 columns, for bytes of K: in both words of a lane, as the even bytes and the odd
+ * ones; and times what is taken off a byte, as words, for even bytes and, 256 times that, for odd
+ * ones. */
+struct amx_scale {
+    __m512i words, even, odd, off_even, off_odd;
+};
+
+/* What the bytes of 32 of K are multiplied by: of either half, or by the lower bits and the upper
+ * ones, words alone. */
+struct amx_times {
+    struct amx_scale of[2];
+};
+
+INLINE struct amx_scale amx_scale_of(__m512i scale, const int log2_offset)
 {
-    uint8_t *low = b[g / 2][0] + g % 2 * 512, *high = b[g / 2][1] + g % 2 * 512;
-    const int offset = kind == SUPER_PLUS_128 ? 128 : kind == SUPER_HALVES ? 32 : 0;
-    const __m512i w = amx_by_bits(kind) ? vi_mask(scales->w, 7) : scales->w;
-    const __m512i first = amx_twice(w);
-    const __m512i second = amx_by_bits(kind)      ? amx_twice(vi_shift(scales->w, -3))
-                           : kind == SUPER_HALVES ? amx_twice(scales->second)
-                                                  : first;
-    UNROLL for (int i = 0; i < 8; i++)
-    {
-        if (kind == SUPER_MIN_HALVES) {
-            vb_store(low + i * 64, q[i]);
-        } else if (amx_by_bits(kind)) {
-            vb_store(low + i * 64, vb_times(q[i], first));
-            vb_store(high + i * 64, vb_times(q[i], second));
-        } else {
-            amx_store_products(low + i * 64, high + i * 64, q[i], i < 4 ? first : second, offset);
-        }
+    return (struct amx_scale){.words = amx_twice(scale),
+                              .even = amx_spread(scale, (int)0x80008000),
+                              .odd = amx_spread(scale, 0x00800080),
+                              .off_even = _mm512_slli_epi16(amx_twice(scale), log2_offset),
+                              .off_odd = _mm512_slli_epi16(amx_twice(scale), 8 + log2_offset)};
+}
+
+/* The low and the high byte of scale * (q - offset). Those of even bytes and of odd ones are made
+ * apart; the low ones of odd bytes are what a product of two has beyond that of the first. There
+ * are three multiplications and a shift, for which one port is left while the unit is in use. */
+INLINE void amx_store_products(uint8_t *low, uint8_t *high, __m512i q, const struct amx_scale *s)
+{
+    const __m512i even = _mm512_maddubs_epi16(q, s->even), odd = _mm512_maddubs_epi16(q, s->odd);
+    const __m512i beyond = _mm512_sub_epi16(_mm512_mullo_epi16(q, s->words), even);
+    const __m512i of_even = _mm512_sub_epi16(even, s->off_even);
+    const __m512i of_odd = _mm512_sub_epi16(odd, s->off_even);
+    const __m512i low_odd = _mm512_sub_epi16(beyond, s->off_odd);
+    const __m512i byte = _mm512_set1_epi16(0xff), upper = _mm512_set1_epi16((int16_t)0xff00);
+    vb_store(low, _mm512_ternarylogic_epi32(low_odd, of_even, byte, 0xf8));
+    vb_store(high, _mm512_ternarylogic_epi32(_mm512_srli_epi16(of_even, 8), of_odd, upper, 0xf8));
+}
+
+/* Of group g, whose floats, of its 128 of K, and mins, where those are apart, are stored. */
+INLINE struct amx_times amx_store_scales(float *floats,
+                                         uint32_t g,
+                                         const struct super_scales *scales,
+                                         struct head head,
+                                         uint8_t *mins,
+                                         const enum wide_kind kind)
+{
+    struct amx_times times;
+    if (amx_by_bits(kind)) {
+        times.of[0].words = amx_twice(vi_mask(scales->w, 7));
+        times.of[1].words = amx_twice(vi_shift(scales->w, -3));
+    } else if (kind != SUPER_MIN_HALVES) {
+        const int offset = kind == SUPER_PLUS_128 ? 7 : 5; /* bits */
+        times.of[0] = amx_scale_of(scales->w, offset);
+        if (kind == SUPER_HALVES)
+            times.of[1] = amx_scale_of(scales->second, offset);
     }
     vf_store(floats, head.d);
     if (amx_by_bits(kind)) {
@@ -120,6 +142,26 @@ INLINE void amx_store_group(uint8_t (*b)[2][AMX_TILE_BYTES],
     if (kind == SUPER_MIN_HALVES) {
         vf_store(floats + (1 + g % 4 * 2) * PANEL_COLS, scales->min);
         vf_store(floats + (2 + g % 4 * 2) * PANEL_COLS, scales->other_min);
+    }
+    return times;
+}
+
+/* Four of K, the i-th of group g of b. */
+INLINE void amx_store_four(uint8_t (*b)[2][AMX_TILE_BYTES],
+                           uint32_t g,
+                           const int i,
+                           vb q,
+                           const struct amx_times *times,
+                           const enum wide_kind kind)
+{
+    uint8_t *low = b[g / 2][0] + g % 2 * 512 + i * 64, *high = low + AMX_TILE_BYTES;
+    if (kind == SUPER_MIN_HALVES) {
+        vb_store(low, q);
+    } else if (amx_by_bits(kind)) {
+        vb_store(low, vb_times(q, times->of[0].words));
+        vb_store(high, vb_times(q, times->of[1].words));
+    } else {
+        amx_store_products(low, high, q, &times->of[kind == SUPER_HALVES && i >= 4]);
     }
 }
 
@@ -415,7 +457,9 @@ INLINE void amx_ask(const struct linear_job *j, const uint8_t *panel, size_t aft
             const struct super_scales scales = scales_##name(head, panel, i, 0);                   \
             vb q[8];                                                                               \
             UNROLL for (int v = 0; v < 8; v++) q[v] = bytes_##name(w, i, v, 0);                    \
-            amx_store_group(to->b, to->scales[g / 4], g, q, &scales, head, to->mins, kind);        \
+            const struct amx_times times =                                                         \
+                amx_store_scales(to->scales[g / 4], g, &scales, head, to->mins, kind);             \
+            UNROLL for (int v = 0; v < 8; v++) amx_store_four(to->b, g, v, q[v], &times, kind);    \
         }                                                                                          \
     }                                                                                              \
     AMX static void amx_many_##name(const struct linear_job *j)                                    \
@@ -468,12 +512,16 @@ INLINE void amx_ask(const struct linear_job *j, const uint8_t *panel, size_t aft
 _Static_assert(AMX_APART_MIN == 5, "alone_NAME has so many rows");
 DEFINE_AMX_ALONE(q4_k, SUPER_MIN)
 DEFINE_AMX_ALONE(q5_k, SUPER_MIN_31)
-DEFINE_AMX_FEW(q4_k, SUPER_MIN, PANEL_Q4_K_BYTES / 8, meet_alone_q4_k)
-DEFINE_AMX_FEW(q5_k, SUPER_MIN_31, PANEL_Q5_K_BYTES / 8, meet_alone_q5_k)
-DEFINE_AMX_FEW(q6_k, SUPER_HALVES, PANEL_Q6_K_BYTES / 8, run_q6_k)
+DEFINE_AMX_FEW(q4_k, SUPER_MIN, PANEL_Q4_K_BYTES / 8, weights_q4_k, AMX_APART_MIN, meet_alone_q4_k)
+DEFINE_AMX_FEW(
+    q5_k, SUPER_MIN_31, PANEL_Q5_K_BYTES / 8, weights_q5_k, AMX_APART_MIN, meet_alone_q5_k)
+DEFINE_AMX_FEW(q6_k, SUPER_HALVES, PANEL_Q6_K_BYTES / 8, weights_q6_k, AMX_FEW_MIN, run_q6_k)
+DEFINE_AMX_FEW(q3_k, SUPER_HALVES, PANEL_Q3_K_BYTES / 8 + 4, weights_q3_k, AMX_MIN_ROWS, run_q3_k)
+DEFINE_AMX_FEW(
+    iq4_xs, SUPER_PLUS_128, PANEL_IQ4_XS_BYTES / 8 + 4, SCALES_iq4_xs, AMX_MIN_ROWS, run_iq4_xs)
 DEFINE_AMX_SUPER(q4_k, SUPER_MIN, PANEL_Q4_K_BYTES / 8, amx_few_q4_k, AMX_FEW_MAX)
 DEFINE_AMX_SUPER(q5_k, SUPER_MIN_31, PANEL_Q5_K_BYTES / 8, amx_few_q5_k, AMX_FEW_MAX)
 DEFINE_AMX_SUPER(q6_k, SUPER_HALVES, PANEL_Q6_K_BYTES / 8, amx_few_q6_k, AMX_FEW_MAX)
 DEFINE_AMX_SUPER(q2_k, SUPER_MIN_HALVES, PANEL_Q2_K_BYTES / 8, run_q2_k, AMX_MIN_ROWS - 1)
-DEFINE_AMX_SUPER(q3_k, SUPER_HALVES, PANEL_Q3_K_BYTES / 8 + 4, run_q3_k, AMX_MIN_ROWS - 1)
-DEFINE_AMX_SUPER(iq4_xs, SUPER_PLUS_128, PANEL_IQ4_XS_BYTES / 8 + 4, run_iq4_xs, AMX_MIN_ROWS - 1)
+DEFINE_AMX_SUPER(q3_k, SUPER_HALVES, PANEL_Q3_K_BYTES / 8 + 4, amx_few_q3_k, AMX_FEW_MAX)
+DEFINE_AMX_SUPER(iq4_xs, SUPER_PLUS_128, PANEL_IQ4_XS_BYTES / 8 + 4, amx_few_iq4_xs, AMX_FEW_MAX)

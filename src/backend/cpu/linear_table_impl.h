@@ -44,6 +44,7 @@ INLINE struct scales scales_iq4_nl(struct head head, const uint8_t *panel, uint3
 #define BLOCK_iq4_xs(panel, i) (PAIR_iq4_xs(panel, i) + 64 + (i) / 8 % 2 * PANEL_IQ4_XS_BYTES)
 #define weights_iq4_xs(panel, i) (BLOCK_iq4_xs(panel, i) + 128 + (i) % 8 * 256)
 #define bytes_iq4_xs(w, i, g, at) iq4_bytes(w, g, at)
+#define SCALES_iq4_xs(panel, i) (BLOCK_iq4_xs(panel, i) + (i) % 8 * 16)
 
 INLINE struct head head_iq4_xs(const uint8_t *panel, uint32_t i, int c)
 {
@@ -53,7 +54,7 @@ INLINE struct head head_iq4_xs(const uint8_t *panel, uint32_t i, int c)
 
 INLINE struct super_scales scales_iq4_xs(struct head head, const uint8_t *panel, uint32_t i, int c)
 {
-    const int8_t *at = (const int8_t *)BLOCK_iq4_xs(panel, i) + i % 8 * 16 + c;
+    const int8_t *at = (const int8_t *)SCALES_iq4_xs(panel, i) + c;
     return (struct super_scales){vi_load_i8(at), NO_SCALE, head.dmin, head.dmin};
 }
 
