@@ -1,6 +1,6 @@
-/* 5, 8 or 17 to 32 rows of the K-quants but Q2_K, and of IQ4_XS, on the tile unit, that meet two
- * panels side by side: few rows are bound by what a panel takes to be widened, and by memory, which
- * is read faster in two places.
+/* 5, 8 or 17 to 64 rows, up to 32 at once, of the K-quants but Q2_K, and of IQ4_XS, on the tile
+ * unit, that meet two panels side by side: few rows are bound by what a panel takes to be widened,
+ * and by memory, which is read faster in two places.
  *
  *     panel p                 panel p + 1             128 of K each:
  *     C = A B[0]              widen -> B[1]           B  low, high [K/64][16][4]    2 x 4 KiB
@@ -17,9 +17,10 @@
  * the nearest. The sums and their order are those of linear_amx_impl.h; what a panel's 256 of K
  * take off is multiplied before the first of the products of their second half. */
 enum {
-    AMX_FEW_MIN = 8,   /* rows; fewer are not worth the widening, */
-    AMX_APART_MIN = 5, /* nor where what is to take off is apart */
-    AMX_FEW_MAX = 32,
+    AMX_FEW_MIN = 8,     /* rows; fewer are not worth the widening, */
+    AMX_APART_MIN = 5,   /* nor where what is to take off is apart */
+    AMX_FEW_MAX = 32,    /* at once, */
+    AMX_FEW_TWICE = 64,  /* and one after the other: widening again is hidden by sums */
     AMX_FEW_SOON = 2304, /* bytes ahead in a panel */
 };
 
@@ -89,11 +90,11 @@ AMX_INLINE void amx_few_meet(const struct amx_few_rows *rows,
     AMX_STAY;
 }
 
-AMX_INLINE void amx_few_config(uint32_t n_rows)
+AMX_INLINE void amx_few_config(uint32_t n_rows, const bool more)
 {
     struct amx_config config = amx_config_64;
-    const bool more = n_rows > AMX_ROWS;
-    const uint32_t first = more ? AMX_ROWS : n_rows, second = more ? n_rows - AMX_ROWS : n_rows;
+    const uint32_t first = n_rows < AMX_ROWS ? n_rows : AMX_ROWS;
+    const uint32_t second = !more ? first : n_rows > AMX_ROWS ? n_rows - AMX_ROWS : 1;
     config.rows[0] = config.rows[1] = config.rows[4] = (uint8_t)first;
     config.rows[2] = config.rows[3] = config.rows[5] = (uint8_t)second;
     AMX_STAY;
@@ -113,6 +114,13 @@ INLINE struct amx_off amx_few_off(const struct linear_job *j,
         .b = few->mins[panel],
         .c = few->take_off[panel],
     };
+}
+
+/* As many of two times as of the other, about, so that the second is no row alone. */
+INLINE uint32_t amx_few_rows_at_once(uint32_t n_rows)
+{
+    const uint32_t times = (n_rows + AMX_FEW_MAX - 1) / AMX_FEW_MAX;
+    return ((n_rows + times - 1) / times + ACT_TILE - 1) / ACT_TILE * ACT_TILE;
 }
 
 /* The last panel of a job by itself. */
@@ -321,7 +329,9 @@ INLINE struct linear_job amx_few_last(const struct linear_job *j)
             alone(j);                                                                              \
             return;                                                                                \
         }                                                                                          \
-        amx_few_config(j->n_rows);                                                                 \
+        const uint32_t n = amx_few_rows_at_once(j->n_rows);                                        \
+        const bool more = (int)(least) > AMX_ROWS || n > AMX_ROWS;                                 \
+        amx_few_config(n, more);                                                                   \
         memset(few->mins, 0, sizeof few->mins);                                                    \
         struct amx_few_at to =                                                                     \
             amx_few_at_##name(j, j->panels, 0, few->scales[0][0], few->mins[0]);                   \
@@ -334,14 +344,22 @@ INLINE struct linear_job amx_few_last(const struct linear_job *j)
         for (; p + 2 <= j->n_panels; p += 2) {                                                     \
             const uint8_t *panels = j->panels + p * j->panel_bytes;                                \
             const uint8_t *next = p + 4 <= j->n_panels ? panels + 2 * j->panel_bytes : panels;     \
-            memset(few->sums, 0, sizeof few->sums);                                                \
-            if ((int)(least) > AMX_ROWS || j->n_rows > AMX_ROWS)                                   \
-                amx_few_32_##name(j, panels, next);                                                \
-            else                                                                                   \
-                amx_few_16_##name(j, panels, next);                                                \
-            for (uint32_t m = 0; m < j->n_rows; m++) {                                             \
-                UNROLL for (uint32_t i = 0; i < 2; i++) linear_put(                                \
-                    j, j->first_row + m, (p + i) * PANEL_COLS, vf_load(few->sums[i][m]));          \
+            for (uint32_t row = 0; row < j->n_rows; row += n) {                                    \
+                const bool last = row + n >= j->n_rows;                                            \
+                struct linear_job some = *j;                                                       \
+                some.first_row += row;                                                             \
+                some.n_rows = last ? j->n_rows - row : n;                                          \
+                if (some.n_rows != n || (row == 0 && p > 0 && j->n_rows % n != 0))                 \
+                    amx_few_config(some.n_rows, more);                                             \
+                memset(few->sums, 0, sizeof few->sums);                                            \
+                if (more)                                                                          \
+                    amx_few_32_##name(&some, panels, last ? next : panels);                        \
+                else                                                                               \
+                    amx_few_16_##name(&some, panels, last ? next : panels);                        \
+                for (uint32_t m = 0; m < some.n_rows; m++) {                                       \
+                    UNROLL for (uint32_t i = 0; i < 2; i++) linear_put(                            \
+                        j, some.first_row + m, (p + i) * PANEL_COLS, vf_load(few->sums[i][m]));    \
+                }                                                                                  \
             }                                                                                      \
         }                                                                                          \
         _tile_release();                                                                           \

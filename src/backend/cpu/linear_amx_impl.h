@@ -27,7 +27,7 @@
  * to meet the sums takes 5 operations a vector. When those were 9, one after the other took 375
  * cycles and taking turns every four rows 290, where vpdpbusd and its float operations take 768 at
  * best. What rows need next is in the second cache; asking for it took an eighth of the time.
- * Up to 32 rows, but of Q2_K: linear_amx_few_impl.h. Formats with a scale for 32 of K:
+ * Up to 64 rows, but of Q2_K: linear_amx_few_impl.h. Formats with a scale for 32 of K:
  * linear_amx_group_impl.h.
  *
  * Rows are read 16 at a time: up to 15 of what lies behind the last, for nothing. */
@@ -519,9 +519,9 @@ DEFINE_AMX_FEW(q6_k, SUPER_HALVES, PANEL_Q6_K_BYTES / 8, weights_q6_k, AMX_FEW_M
 DEFINE_AMX_FEW(q3_k, SUPER_HALVES, PANEL_Q3_K_BYTES / 8 + 4, weights_q3_k, AMX_MIN_ROWS, run_q3_k)
 DEFINE_AMX_FEW(
     iq4_xs, SUPER_PLUS_128, PANEL_IQ4_XS_BYTES / 8 + 4, SCALES_iq4_xs, AMX_MIN_ROWS, run_iq4_xs)
-DEFINE_AMX_SUPER(q4_k, SUPER_MIN, PANEL_Q4_K_BYTES / 8, amx_few_q4_k, AMX_FEW_MAX)
-DEFINE_AMX_SUPER(q5_k, SUPER_MIN_31, PANEL_Q5_K_BYTES / 8, amx_few_q5_k, AMX_FEW_MAX)
-DEFINE_AMX_SUPER(q6_k, SUPER_HALVES, PANEL_Q6_K_BYTES / 8, amx_few_q6_k, AMX_FEW_MAX)
+DEFINE_AMX_SUPER(q4_k, SUPER_MIN, PANEL_Q4_K_BYTES / 8, amx_few_q4_k, AMX_FEW_TWICE)
+DEFINE_AMX_SUPER(q5_k, SUPER_MIN_31, PANEL_Q5_K_BYTES / 8, amx_few_q5_k, AMX_FEW_TWICE)
+DEFINE_AMX_SUPER(q6_k, SUPER_HALVES, PANEL_Q6_K_BYTES / 8, amx_few_q6_k, AMX_FEW_TWICE)
 DEFINE_AMX_SUPER(q2_k, SUPER_MIN_HALVES, PANEL_Q2_K_BYTES / 8, run_q2_k, AMX_MIN_ROWS - 1)
-DEFINE_AMX_SUPER(q3_k, SUPER_HALVES, PANEL_Q3_K_BYTES / 8 + 4, amx_few_q3_k, AMX_FEW_MAX)
-DEFINE_AMX_SUPER(iq4_xs, SUPER_PLUS_128, PANEL_IQ4_XS_BYTES / 8 + 4, amx_few_iq4_xs, AMX_FEW_MAX)
+DEFINE_AMX_SUPER(q3_k, SUPER_HALVES, PANEL_Q3_K_BYTES / 8 + 4, amx_few_q3_k, AMX_FEW_TWICE)
+DEFINE_AMX_SUPER(iq4_xs, SUPER_PLUS_128, PANEL_IQ4_XS_BYTES / 8 + 4, amx_few_iq4_xs, AMX_FEW_TWICE)
