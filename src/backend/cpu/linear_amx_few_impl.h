@@ -72,16 +72,12 @@ AMX_INLINE void amx_few_meet(const struct amx_few_rows *rows,
         return;
     const size_t stride = rows->s_stride;
     const float *s[ACT_TILE] = {met->s, met->s + stride, met->s + 2 * stride, met->s + 3 * stride};
-    const int32_t *low = met->c[m / AMX_ROWS * 2] + m % AMX_ROWS * PANEL_COLS, *high = low + AMX_C;
+    const int32_t *low = met->c[m / AMX_ROWS * 2] + m % AMX_ROWS * PANEL_COLS;
     const vf d = vf_load(met->scales), dmin = vf_load(met->scales + PANEL_COLS);
     float(*sums)[PANEL_COLS] = met->sums + m;
     vf sum[ACT_TILE];
-    UNROLL_4 for (uint32_t i = 0; i < ACT_TILE; i++)
-    {
-        vi t = vi_shift(vi_load(high + i * PANEL_COLS), amx_by_bits(kind) ? 3 : 8);
-        t = vi_plus(t, vi_load(low + i * PANEL_COLS));
-        sum[i] = vf_fma(vf_from_i(t), vf_mul(d, vf_set1(*s[i])), vf_load(sums[i]));
-    }
+    UNROLL_4 for (uint32_t i = 0; i < ACT_TILE; i++) sum[i] =
+        amx_add(vf_load(sums[i]), low + i * PANEL_COLS, d, *s[i], kind);
     if (amx_by_bits(kind) && met->take_off)
         UNROLL_4 for (uint32_t i = 0; i < ACT_TILE; i++) sum[i] =
             vf_fma(vf_load(met->take_off[m + i]), dmin, sum[i]);
@@ -90,6 +86,8 @@ AMX_INLINE void amx_few_meet(const struct amx_few_rows *rows,
     AMX_STAY;
 }
 
+/* more: products of 16 rows and of the others, one of which is met for nothing if there is none (no
+ * tile has no rows; what is behind the last row may be read). */
 AMX_INLINE void amx_few_config(uint32_t n_rows, const bool more)
 {
     struct amx_config config = amx_config_64;
@@ -116,7 +114,8 @@ INLINE struct amx_off amx_few_off(const struct linear_job *j,
     };
 }
 
-/* As many of two times as of the other, about, so that the second is no row alone. */
+/* As many of two times as of the other, about, so that the second is no row alone; whole tiles of
+ * rows, as they are packed. */
 INLINE uint32_t amx_few_rows_at_once(uint32_t n_rows)
 {
     const uint32_t times = (n_rows + AMX_FEW_MAX - 1) / AMX_FEW_MAX;
@@ -158,9 +157,9 @@ INLINE struct linear_job amx_few_last(const struct linear_job *j)
         AMX_STAY;                                                                                  \
     }
 
-/* One of four steps of a turn: a product of each of low and high, or of more than 16 rows of each
- * 16, and after each of those a part of the rest: half a group, or of few rows a group, is widened,
- * four rows are met. */
+/* One of four steps of a turn: a product, low or high in turn, or with more rows two, of both parts
+ * of the rows; after each of those half a group, or with few rows a whole one, is widened, and four
+ * rows are met. */
 #define AMX_FEW_STEP(name, kind, g, c, d, more)                                                    \
     {                                                                                              \
         const int n_ = (more) ? 4 : 8; /* vectors after a product */                               \
@@ -216,8 +215,10 @@ INLINE struct linear_job amx_few_last(const struct linear_job *j)
         .take_off = (k) % 256 != 0 ? (const float(*)[PANEL_COLS])few->take_off[of] : NULL,         \
         .s = here.s})
 
-/* B[0] holds the first of panels, and at last of `next`. more: than 16 rows, which take C 2 and 3;
- * else those are the second panel's. */
+/* group_bytes: as in DEFINE_AMX_SUPER. scales_from(panel, i): where the scales of group i lie, or
+ * what lies as far from where it does for group 0. least: as many rows are worth it; fewer are for
+ * `alone`. B[0] holds the first of panels, and at last of `next`. more: there are products of 16
+ * rows and of the others, which take C 2 and 3; else those are the second panel's. */
 #define DEFINE_AMX_FEW(name, kind, group_bytes, scales_from, least, alone)                         \
     AMX static void amx_many_##name(const struct linear_job *j);                                   \
                                                                                                    \
@@ -257,7 +258,8 @@ INLINE struct linear_job amx_few_last(const struct linear_job *j)
     {                                                                                              \
         const uint8_t *w = weights_##name(at->w, g);                                               \
         const uint32_t ask = (g * 8 + (uint32_t)first) * (group_bytes) / 512;                      \
-        const uint32_t end = (g * 8 + (uint32_t)(first + n)) * (group_bytes) / 512;                \
+        const uint32_t end =                                                                       \
+            ((g * 8 + (uint32_t)(first + n)) * (group_bytes) + (g == 3 ? 511 : 0)) / 512;          \
         UNROLL for (uint32_t l = ask; l < end; l++)                                                \
         {                                                                                          \
             if (amx_by_bits(kind) && n == 4)                                                       \
@@ -329,9 +331,13 @@ INLINE struct linear_job amx_few_last(const struct linear_job *j)
             alone(j);                                                                              \
             return;                                                                                \
         }                                                                                          \
+        if (j->n_panels == 1) {                                                                    \
+            amx_many_##name(j);                                                                    \
+            return;                                                                                \
+        }                                                                                          \
         const uint32_t n = amx_few_rows_at_once(j->n_rows);                                        \
         const bool more = (int)(least) > AMX_ROWS || n > AMX_ROWS;                                 \
-        amx_few_config(n, more);                                                                   \
+        uint32_t configured = 0;                                                                   \
         memset(few->mins, 0, sizeof few->mins);                                                    \
         struct amx_few_at to =                                                                     \
             amx_few_at_##name(j, j->panels, 0, few->scales[0][0], few->mins[0]);                   \
@@ -349,8 +355,9 @@ INLINE struct linear_job amx_few_last(const struct linear_job *j)
                 struct linear_job some = *j;                                                       \
                 some.first_row += row;                                                             \
                 some.n_rows = last ? j->n_rows - row : n;                                          \
-                if (some.n_rows != n || (row == 0 && p > 0 && j->n_rows % n != 0))                 \
+                if (some.n_rows != configured)                                                     \
                     amx_few_config(some.n_rows, more);                                             \
+                configured = some.n_rows;                                                          \
                 memset(few->sums, 0, sizeof few->sums);                                            \
                 if (more)                                                                          \
                     amx_few_32_##name(&some, panels, last ? next : panels);                        \

@@ -79,11 +79,10 @@ INLINE __m512i amx_twice(__m512i scale)
     return amx_spread(scale, 0x01000100);
 }
 
-/* Scales of 16 columns, for bytes of K: in both words of a lane, as the even bytes and the odd
- * ones; and times what is taken off a byte, as words, for even bytes and, 256 times that, for odd
- * ones. */
+/* Scales of 16 columns, for bytes of K: in both words of a lane; as the even bytes and the odd
+ * ones; times what is taken off a byte, as words, and 256 times that. */
 struct amx_scale {
-    __m512i words, even, odd, off_even, off_odd;
+    __m512i words, even, odd, off, off_256;
 };
 
 /* What the bytes of 32 of K are multiplied by: of either half, or by the lower bits and the upper
@@ -97,8 +96,8 @@ INLINE struct amx_scale amx_scale_of(__m512i scale, const int log2_offset)
     return (struct amx_scale){.words = amx_twice(scale),
                               .even = amx_spread(scale, (int)0x80008000),
                               .odd = amx_spread(scale, 0x00800080),
-                              .off_even = _mm512_slli_epi16(amx_twice(scale), log2_offset),
-                              .off_odd = _mm512_slli_epi16(amx_twice(scale), 8 + log2_offset)};
+                              .off = _mm512_slli_epi16(amx_twice(scale), log2_offset),
+                              .off_256 = _mm512_slli_epi16(amx_twice(scale), 8 + log2_offset)};
 }
 
 /* The low and the high byte of scale * (q - offset). Those of even bytes and of odd ones are made
@@ -108,9 +107,9 @@ INLINE void amx_store_products(uint8_t *low, uint8_t *high, __m512i q, const str
 {
     const __m512i even = _mm512_maddubs_epi16(q, s->even), odd = _mm512_maddubs_epi16(q, s->odd);
     const __m512i beyond = _mm512_sub_epi16(_mm512_mullo_epi16(q, s->words), even);
-    const __m512i of_even = _mm512_sub_epi16(even, s->off_even);
-    const __m512i of_odd = _mm512_sub_epi16(odd, s->off_even);
-    const __m512i low_odd = _mm512_sub_epi16(beyond, s->off_odd);
+    const __m512i of_even = _mm512_sub_epi16(even, s->off);
+    const __m512i of_odd = _mm512_sub_epi16(odd, s->off);
+    const __m512i low_odd = _mm512_sub_epi16(beyond, s->off_256);
     const __m512i byte = _mm512_set1_epi16(0xff), upper = _mm512_set1_epi16((int16_t)0xff00);
     vb_store(low, _mm512_ternarylogic_epi32(low_odd, of_even, byte, 0xf8));
     vb_store(high, _mm512_ternarylogic_epi32(_mm512_srli_epi16(of_even, 8), of_odd, upper, 0xf8));
@@ -124,7 +123,7 @@ INLINE struct amx_times amx_store_scales(float *floats,
                                          uint8_t *mins,
                                          const enum wide_kind kind)
 {
-    struct amx_times times;
+    struct amx_times times = {0};
     if (amx_by_bits(kind)) {
         times.of[0].words = amx_twice(vi_mask(scales->w, 7));
         times.of[1].words = amx_twice(vi_shift(scales->w, -3));
@@ -154,7 +153,8 @@ INLINE void amx_store_four(uint8_t (*b)[2][AMX_TILE_BYTES],
                            const struct amx_times *times,
                            const enum wide_kind kind)
 {
-    uint8_t *low = b[g / 2][0] + g % 2 * 512 + i * 64, *high = low + AMX_TILE_BYTES;
+    const uint32_t at = g % 2 * 512 + (uint32_t)i * 64;
+    uint8_t *low = b[g / 2][0] + at, *high = b[g / 2][1] + at;
     if (kind == SUPER_MIN_HALVES) {
         vb_store(low, q);
     } else if (amx_by_bits(kind)) {
@@ -178,6 +178,15 @@ struct amx_products {
     uint32_t n;                          /* rows */
 };
 
+/* What 128 of K of a row came to, 16 columns of C, meets their sums: acc + t * d * s. */
+AMX_INLINE vf amx_add(vf acc, const int32_t *low, vf d, float s, const enum wide_kind kind)
+{
+    vi t = vi_load(low);
+    if (amx_parts(kind) == 2)
+        t = vi_plus(vi_shift(vi_load(low + AMX_C), amx_by_bits(kind) ? 3 : 8), t);
+    return vf_fma(vf_from_i(t), vf_mul(d, vf_set1(s)), acc);
+}
+
 /* Rows first .. first + n - 1 of that; mins: from scales; off: whether there is take_off. */
 AMX_INLINE void amx_sums(const struct amx_products *p,
                          const uint32_t first,
@@ -188,7 +197,6 @@ AMX_INLINE void amx_sums(const struct amx_products *p,
 {
     const float *s = p->s + first * p->s_stride;
     const int32_t *low = p->c[first / AMX_ROWS * 2] + first % AMX_ROWS * PANEL_COLS;
-    const int32_t *high = low + AMX_C;
     const vf d = vf_load(p->scales);
     UNROLL_4 for (uint32_t m = 0; m < n; m++, s += p->s_stride)
     {
@@ -201,10 +209,7 @@ AMX_INLINE void amx_sums(const struct amx_products *p,
             UNROLL for (int i = 0; i < 8; i++) acc =
                 vf_fnma(mins[i], vf_set1(h[i / 2 * ACT_TILE].dsum[i % 2]), acc);
         }
-        vi t = vi_load(low + m * PANEL_COLS);
-        if (amx_parts(kind) == 2)
-            t = vi_plus(vi_shift(vi_load(high + m * PANEL_COLS), amx_by_bits(kind) ? 3 : 8), t);
-        acc = vf_fma(vf_from_i(t), vf_mul(d, vf_set1(*s)), acc);
+        acc = amx_add(acc, low + m * PANEL_COLS, d, *s, kind);
         if (off)
             acc = vf_fma(vf_load(p->take_off[first + m]), mins[0], acc);
         vf_store(sum, acc);
