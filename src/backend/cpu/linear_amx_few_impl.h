@@ -17,7 +17,7 @@
  * the nearest. The sums and their order are those of linear_amx_impl.h; what a panel's 256 of K
  * take off is multiplied before the first of the products of their second half. */
 enum {
-    AMX_FEW_MIN = 8,     /* rows; fewer are not worth the widening, */
+    AMX_FEW_MIN = 8,     /* rows of Q6_K; fewer are not worth the widening, */
     AMX_APART_MIN = 5,   /* nor where what is to take off is apart */
     AMX_FEW_MAX = 32,    /* at once, */
     AMX_FEW_TWICE = 64,  /* and one after the other: widening again is hidden by sums */
@@ -73,14 +73,16 @@ AMX_INLINE void amx_few_meet(const struct amx_few_rows *rows,
     const size_t stride = rows->s_stride;
     const float *s[ACT_TILE] = {met->s, met->s + stride, met->s + 2 * stride, met->s + 3 * stride};
     const int32_t *low = met->c[m / AMX_ROWS * 2] + m % AMX_ROWS * PANEL_COLS;
-    const vf d = vf_load(met->scales), dmin = vf_load(met->scales + PANEL_COLS);
+    const vf d = vf_load(met->scales);
     float(*sums)[PANEL_COLS] = met->sums + m;
     vf sum[ACT_TILE];
     UNROLL_4 for (uint32_t i = 0; i < ACT_TILE; i++) sum[i] =
         amx_add(vf_load(sums[i]), low + i * PANEL_COLS, d, *s[i], kind);
-    if (amx_by_bits(kind) && met->take_off)
+    if (amx_by_bits(kind) && met->take_off) {
+        const vf dmin = vf_load(met->scales + PANEL_COLS);
         UNROLL_4 for (uint32_t i = 0; i < ACT_TILE; i++) sum[i] =
             vf_fma(vf_load(met->take_off[m + i]), dmin, sum[i]);
+    }
     UNROLL_4 for (uint32_t i = 0; i < ACT_TILE; i++) vf_store(sums[i], sum[i]);
     met->s += ACT_TILE * stride;
     AMX_STAY;
@@ -163,9 +165,8 @@ INLINE struct linear_job amx_few_last(const struct linear_job *j)
 #define AMX_FEW_STEP(name, kind, g, c, d, more)                                                    \
     {                                                                                              \
         const int n_ = (more) ? 4 : 8; /* vectors after a product */                               \
-        struct amx_times times;                                                                    \
         AMX_FEW_PRODUCT(kind, (more) ? 2 * (g) : (g), c, d, more)                                  \
-        times = amx_few_scales_##name(&to, g);                                                     \
+        const struct amx_times times = amx_few_scales_##name(&to, g);                              \
         amx_few_widen_##name(&to, g, 0, n_, &times, widened);                                      \
         amx_few_meet(rows, &met, (g)*32 / n_, kind);                                               \
         if (more) {                                                                                \
