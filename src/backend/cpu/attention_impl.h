@@ -17,7 +17,7 @@
  *     M' = max(M, m)     L = L e^(M - M') + l e^(m - M')     A = A e^(M - M') + acc e^(m - M') */
 #define QB LINEAR_M /* queries a kernel takes at a time; layouts have this stride */
 
-enum { ATTN_PARTS = ATTN_TILE / KV_TILE };
+enum { ATTN_PARTS = ATTN_TILE / KV_TILE, ATTN_MOST_PARTS = AMX_ATTN_TILE / KV_TILE };
 
 /* Where KV_TILE positions lie: k[dim][n_slots], v[KV_TILE][dim], and their scales of Q8_0. */
 struct attn_part {
@@ -41,11 +41,14 @@ struct attn_state {
     float *w;         /* [n_query][ATTN_TILE] scores, then weights, of the tile */
     float *l;         /* [n_query][KV_TILE] */
     float *c;         /* [n_query] */
-    struct attn_part parts[ATTN_PARTS]; /* the tile, */
-    struct attn_part next[ATTN_PARTS];  /* what is read after it; or it again */
+    uint32_t tile;    /* positions: ATTN_TILE or, on a tile unit, AMX_ATTN_TILE */
+    size_t w_stride;  /* values from a query's to the next one's */
+    uint8_t *b;       /* what a tile unit meets, where k and v are */
+    struct attn_part parts[ATTN_MOST_PARTS]; /* the tile, */
+    struct attn_part next[ATTN_MOST_PARTS];  /* what is read after it; or it again */
 };
 
-/* Positions of the tile at work that a query sees: 0..ATTN_TILE; none unless from < end. */
+/* Positions of the tile at work that a query sees: none unless from < end. */
 struct attn_seen {
     uint32_t from, end;
 };
@@ -58,7 +61,7 @@ static void attn_into(struct attn_state *s, float *part)
     s->acc = part + 2 * ATTN_QUERIES;
 }
 
-static void attn_begin(struct attn_state *s, const struct attn_job *j)
+static void attn_begin(struct attn_state *s, const struct attn_job *j, uint32_t tile)
 {
     const struct kv_layout *kv = j->kv;
     s->j = j;
@@ -66,12 +69,14 @@ static void attn_begin(struct attn_state *s, const struct attn_job *j)
     s->n_value = kv->latent ? kv->latent : s->dim;
     s->padded = (s->n_value + 15) / 16 * 16;
     s->n_query = j->n_rows * j->group;
-    const size_t padded = (s->dim + 15) / 16 * 16;
+    s->tile = tile;
+    s->w_stride = tile == ATTN_TILE ? ATTN_TILE : ATTN_W_STRIDE;
     s->q = j->scratch;
-    s->k = s->q + ATTN_QUERIES * padded;
-    s->v = s->k + ATTN_TILE * padded;
-    s->w = s->v + ATTN_TILE * padded;
-    s->l = s->w + ATTN_QUERIES * ATTN_TILE;
+    s->k = s->q + ATTN_QUERIES * attn_query_floats(s->dim);
+    s->v = s->k + ATTN_TILE * s->dim;
+    s->b = (uint8_t *)s->k;
+    s->w = s->k + attn_tile_floats(s->dim);
+    s->l = s->w + ATTN_QUERIES * ATTN_W_STRIDE;
     s->c = s->l + ATTN_QUERIES * KV_TILE;
 }
 
@@ -95,9 +100,9 @@ static void attn_pack(struct attn_state *s)
     }
 }
 
-INLINE uint32_t attn_within(uint32_t pos, uint32_t tile_pos)
+INLINE uint32_t attn_within(uint32_t pos, uint32_t tile_pos, uint32_t tile)
 {
-    return pos <= tile_pos ? 0 : pos - tile_pos < ATTN_TILE ? pos - tile_pos : ATTN_TILE;
+    return pos <= tile_pos ? 0 : pos - tile_pos < tile ? pos - tile_pos : tile;
 }
 
 /* What query i sees of the tile at tile_pos. Later queries see no less at its end, and no more at
@@ -105,8 +110,8 @@ INLINE uint32_t attn_within(uint32_t pos, uint32_t tile_pos)
 INLINE struct attn_seen attn_sees(const struct attn_state *s, uint32_t i, uint32_t tile_pos)
 {
     const uint32_t row = i / s->j->group;
-    return (struct attn_seen){attn_within(attn_first_pos(s->j, row), tile_pos),
-                              attn_within(attn_end_pos(s->j, row), tile_pos)};
+    return (struct attn_seen){attn_within(attn_first_pos(s->j, row), tile_pos, s->tile),
+                              attn_within(attn_end_pos(s->j, row), tile_pos, s->tile)};
 }
 
 #include "backend/cpu/attention_kv_impl.h"
@@ -224,7 +229,7 @@ INLINE vf attn_exp(vf x)
 INLINE vf
 attn_score(const struct attn_state *s, uint32_t i, uint32_t pos, uint32_t h, struct attn_seen seen)
 {
-    vf x = vf_load(s->w + i * ATTN_TILE + h * VL);
+    vf x = vf_load(s->w + i * s->w_stride + h * VL);
     if (s->j->cap > 0.0f)
         x = cap_of(x, s->j->cap);
     if (s->j->slopes)
@@ -241,7 +246,7 @@ INLINE void attn_softmax_of(const struct attn_state *s,
                             const uint32_t first,
                             const uint32_t end)
 {
-    float *w = s->w + i * ATTN_TILE, *l = s->l + i * KV_TILE;
+    float *w = s->w + i * s->w_stride, *l = s->l + i * KV_TILE;
     vf top = vf_set1(-INFINITY);
     UNROLL_4 for (uint32_t h = first; h < end; h++)
     {
@@ -411,7 +416,7 @@ INLINE void attn_batch(const struct attn_state *s,
 static struct attn_part attn_behind(const struct attn_state *s, uint32_t i, struct attn_part part)
 {
     const uint32_t from = attn_first_pos(s->j, 0);
-    const uint32_t pos = from / ATTN_TILE * ATTN_TILE + i * KV_TILE;
+    const uint32_t pos = from / s->tile * s->tile + i * KV_TILE;
     return s->j->more && pos + KV_TILE > from ? attn_next_head(s->j, pos) : part;
 }
 
@@ -419,9 +424,9 @@ static struct attn_part attn_behind(const struct attn_state *s, uint32_t i, stru
 static void attn_find(struct attn_state *s, uint32_t pos, uint32_t last_pos)
 {
     const uint32_t from = attn_sees(s, 0, pos).from, end = attn_sees(s, s->n_query - 1, pos).end;
-    for (uint32_t i = 0; i < ATTN_PARTS; i++) {
+    for (uint32_t i = 0; i < s->tile / KV_TILE; i++) {
         struct attn_part *part = &s->parts[i];
-        const uint32_t first = i * KV_TILE, next = pos + ATTN_TILE + first;
+        const uint32_t first = i * KV_TILE, next = pos + s->tile + first;
         const uint32_t f = from > first ? from - first : 0;
         const uint32_t n = end < first ? 0 : end - first < KV_TILE ? end - first : KV_TILE;
         if (f >= n)
@@ -468,12 +473,22 @@ static void attn_tile(struct attn_state *s, uint32_t pos, uint32_t last_pos)
     }
 }
 
+/* How a job's queries are packed, and meet the tile at pos; last_pos: of all that is read. */
+struct attn_way {
+    void (*pack)(struct attn_state *s);
+    void (*meet)(struct attn_state *s, uint32_t pos, uint32_t last_pos);
+    uint32_t tile; /* positions */
+};
+
 /* The part of one range; queries that see none of it have a sum of 0. */
-static void attn_range(struct attn_state *s, uint32_t range, float *part)
+static void attn_range(struct attn_state *s,
+                       const struct attn_way *way,
+                       uint32_t range,
+                       float *part)
 {
     const uint32_t last_pos = attn_end(s->j) - 1, begin = range * ATTN_RANGE;
     const uint32_t last = last_pos - begin < ATTN_RANGE ? last_pos : begin + ATTN_RANGE - 1;
-    const uint32_t seen = attn_first_pos(s->j, 0) / ATTN_TILE * ATTN_TILE;
+    const uint32_t seen = attn_first_pos(s->j, 0) / s->tile * s->tile;
     const uint32_t first = seen > begin ? seen : begin;
     attn_into(s, part);
     const uint32_t n = (s->n_query + QB - 1) / QB * QB; /* with those of padding */
@@ -483,8 +498,8 @@ static void attn_range(struct attn_state *s, uint32_t range, float *part)
         s->m[i] = -INFINITY;
         s->c[i] = 1.0f;
     }
-    for (uint32_t pos = first; pos <= last; pos += ATTN_TILE)
-        attn_tile(s, pos, last_pos);
+    for (uint32_t pos = first; pos <= last; pos += s->tile)
+        way->meet(s, pos, last_pos);
     for (uint32_t i = 0; i < s->n_query; i++) {
         vf l = vf_load(s->l + i * KV_TILE);
         for (int h = 1; h < PARTS; h++)
@@ -529,40 +544,55 @@ static void attn_put(const struct attn_state *s, const float *total)
         float *out = j->out + i / j->group * j->out_stride + (size_t)(i % j->group) * s->n_value;
         const float *acc = total + 2 * ATTN_QUERIES + (size_t)i * s->padded;
         for (uint32_t d = 0; d < s->n_value; d += VL) {
-            vf x = vf_mul(vf_load(acc + d), inverse);
+            const vf x = vf_fma(vf_load(acc + d), inverse, vf_zero());
             vf_store_n(out + d, x, s->n_value - d < VL ? s->n_value - d : VL);
         }
     }
 }
 
-static void run_attend(const struct attn_job *j)
+static void attn_attend(const struct attn_job *j, const struct attn_way *way)
 {
     struct attn_state s;
-    attn_begin(&s, j);
-    attn_pack(&s);
+    attn_begin(&s, j, way->tile);
+    way->pack(&s);
     float *total = s.c + ATTN_QUERIES;
     float *part = total + attn_part_floats(s.dim);
     uint32_t r = attn_first_pos(j, 0) / ATTN_RANGE;
-    attn_range(&s, r++, total);
+    attn_range(&s, way, r++, total);
     for (; r * ATTN_RANGE < attn_end(j); r++) {
-        attn_range(&s, r, part);
+        attn_range(&s, way, r, part);
         attn_fold(&s, total, part);
     }
     attn_put(&s, total);
 }
 
-static void run_attend_part(const struct attn_job *j, uint32_t range, float *part)
+static void attn_attend_part(const struct attn_job *j,
+                             const struct attn_way *way,
+                             uint32_t range,
+                             float *part)
 {
     struct attn_state s;
-    attn_begin(&s, j);
-    attn_pack(&s);
-    attn_range(&s, range, part);
+    attn_begin(&s, j, way->tile);
+    way->pack(&s);
+    attn_range(&s, way, range, part);
+}
+
+static const struct attn_way attn_vectors = {attn_pack, attn_tile, ATTN_TILE};
+
+static void run_attend(const struct attn_job *j)
+{
+    attn_attend(j, &attn_vectors);
+}
+
+static void run_attend_part(const struct attn_job *j, uint32_t range, float *part)
+{
+    attn_attend_part(j, &attn_vectors, range, part);
 }
 
 static void run_attend_merge(const struct attn_job *j, const float *parts, uint32_t n_parts)
 {
     struct attn_state s;
-    attn_begin(&s, j);
+    attn_begin(&s, j, ATTN_TILE);
     float *total = s.c + ATTN_QUERIES;
     const size_t n = attn_part_floats(s.dim);
     memcpy(total, parts, n * sizeof *total);
@@ -570,3 +600,7 @@ static void run_attend_merge(const struct attn_job *j, const float *parts, uint3
         attn_fold(&s, total, parts + r * n);
     attn_put(&s, total);
 }
+
+#ifdef WITH_AMX
+#include "backend/cpu/attention_amx_impl.h"
+#endif

@@ -139,9 +139,8 @@ uint32_t cpu_kernels_prefetch(uint32_t n_rows)
 /* Packed queries, a tile of K and one of V for copies, small arrays, and two parts. */
 size_t attn_scratch_floats(uint32_t head_dim)
 {
-    const size_t dim = (head_dim + 15) / 16 * 16;
-    return ATTN_QUERIES * dim + (size_t)ATTN_QUERIES * (ATTN_TILE + KV_TILE + 1) +
-           ATTN_TILE * dim * 2 + 2 * attn_part_floats(head_dim);
+    return ATTN_QUERIES * (attn_query_floats(head_dim) + ATTN_W_STRIDE + KV_TILE + 1) +
+           attn_tile_floats(head_dim) + 2 * attn_part_floats(head_dim);
 }
 
 /* Of each query: the largest score, the sum of weights, and of weighted values. */

@@ -32,10 +32,12 @@
 enum {
     PANEL_COLS = 16,
     CONV_MAX_WIDTH = 8,
-    CONV_MAX_PART = 512, /* channels whose last rows lie on the stack */
-    ACT_TILE = 4,        /* rows that share a tile of packed activations */
-    KV_TILE = 16,        /* positions of K that lie side by side, aligned */
-    ATTN_TILE = 64,      /* positions that attention takes at a time, aligned */
+    CONV_MAX_PART = 512,                /* channels whose last rows lie on the stack */
+    ACT_TILE = 4,                       /* rows that share a tile of packed activations */
+    KV_TILE = 16,                       /* positions of K that lie side by side, aligned */
+    ATTN_TILE = 64,                     /* positions that attention takes at a time, aligned; */
+    AMX_ATTN_TILE = 512,                /* on a tile unit */
+    ATTN_W_STRIDE = AMX_ATTN_TILE + 16, /* an odd number of lines */
     MAX_HEAD_DIM = 640,
     ATTN_RANGE = 512,   /* positions whose softmax is summed by itself, aligned; of tiles */
     ATTN_QUERIES = 32,  /* rows x heads that attend together */
@@ -286,7 +288,7 @@ struct selective_job {
 
 /* Raise it with every change of the bits that kernels compute: what is stored on disk says which
  * revision computed it. */
-#define CPU_KERNELS_REVISION "r8"
+#define CPU_KERNELS_REVISION "r9"
 
 /* From the beginning on; the same, past the other caches, as up to four rows meet weights on Zen 5;
  * from four places, as few rows do elsewhere. What is fastest depends on the processor. */
@@ -414,6 +416,19 @@ static inline uint32_t attn_end_pos(const struct attn_job *j, uint32_t i)
 static inline uint32_t attn_end(const struct attn_job *j)
 {
     return attn_end_pos(j, j->n_rows - 1);
+}
+
+/* Of a packed query; of a tile's K and V, or what a tile unit makes of them. */
+static inline size_t attn_query_floats(uint32_t head_dim)
+{
+    return act_two_stride(head_dim) / 2;
+}
+
+static inline size_t attn_tile_floats(uint32_t head_dim)
+{
+    enum { UNIT = 2 * 8 * 512 }; /* two groups of eight B */
+    const size_t both = 2 * (size_t)ATTN_TILE * ((head_dim + 15) / 16 * 16);
+    return both > UNIT ? both : UNIT;
 }
 
 size_t attn_scratch_floats(uint32_t head_dim);

@@ -1,0 +1,225 @@
+/* Attention on the tile unit: keys and values become B (attention_amx_impl.h), a few rows at a
+ * time, while others meet queries, and what comes later is asked for. */
+/* Some B: n side by side, of n_steps steps of 32 (dims of keys, positions of values) each. In
+ * memory: [n_steps][n]. */
+struct amx_attn_group {
+    bool values;
+    uint32_t at;             /* of keys the first part of 16, of values the first dim; */
+    uint32_t n;              /* the next ones follow */
+    uint32_t first, n_steps; /* steps */
+    struct attn_seen seen;   /* positions whose values there are */
+    uint8_t *b;
+};
+
+/* Where rows of one of them lie. */
+struct amx_attn_rows {
+    const uint8_t *at;
+    size_t step;         /* bytes from one to the next */
+    const float *scales; /* of Q8_0, a vector for all of them, or */
+    size_t scale_step;   /* if this is not 0 one for each, so far apart */
+};
+
+/* From row p, of all steps, on of B i of g: 16 or what is left of a part. */
+INLINE struct amx_attn_rows amx_attn_rows_of(const struct attn_state *s,
+                                             const struct amx_attn_group *g,
+                                             uint32_t i,
+                                             uint32_t p,
+                                             const enum kv_type type)
+{
+    if (!g->values) {
+        const struct attn_part *at = &s->parts[g->at + i];
+        const size_t step = at->n_slots * KV_SIZE(type);
+        return (struct amx_attn_rows){
+            .at = at->k + p * step, .step = step, .scales = at->k_scales + p / 32 * at->n_slots};
+    }
+    const struct attn_part *at = &s->parts[p / KV_TILE];
+    const size_t step = s->n_value * KV_SIZE(type), n_scales = (s->n_value + 31) / 32;
+    const uint32_t d = g->at + i * VL;
+    return (struct amx_attn_rows){.at = at->v + p % KV_TILE * step + d * KV_SIZE(type),
+                                  .step = step,
+                                  .scales = at->v_scales + p % KV_TILE * n_scales + d / 32,
+                                  .scale_step = n_scales};
+}
+
+/* A pair of rows to B: of u, and of v a tile further. */
+INLINE void amx_attn_pair(vf first, vf second, const enum kv_type type, uint8_t *to)
+{
+    vb_store(to, amx_pairs(first, second));
+    if (type != KV_BF16)
+        vb_store(to + AMX_TILE_BYTES,
+                 amx_pairs(vf_sub(first, amx_upper(first)), vf_sub(second, amx_upper(second))));
+}
+
+/* 16 rows of 16 columns, all of which there are. */
+INLINE void amx_attn_split(const struct amx_attn_rows *r, const enum kv_type type, uint8_t *to)
+{
+    const uint8_t *at = r->at;
+    const size_t step = r->step;
+    vf scale = vf_zero();
+    if (type == KV_Q8_0 && !r->scale_step)
+        scale = vf_load(r->scales);
+    UNROLL_4 for (uint32_t i = 0; i < 16; i += 2, at += 2 * step, to += 64)
+    {
+        vf x[2];
+        UNROLL for (uint32_t k = 0; k < 2; k++)
+        {
+            if (type == KV_Q8_0 && r->scale_step)
+                scale = vf_set1(r->scales[(i + k) * r->scale_step]);
+            x[k] = kv_load_scaled(type, at + k * step, scale);
+        }
+        amx_attn_pair(x[0], x[1], type, to);
+    }
+}
+
+/* Row p of B i, of which something, or all, may be missing: that is 0. */
+static vf amx_attn_row(const struct attn_state *s,
+                       const struct amx_attn_group *g,
+                       uint32_t i,
+                       uint32_t p,
+                       const enum kv_type type)
+{
+    const uint32_t d = g->at + i * VL, left = g->values && d < s->n_value ? s->n_value - d : 0;
+    const bool is = g->values ? p >= g->seen.from && p < g->seen.end && left > 0 : p < s->dim;
+    if (!is)
+        return vf_zero();
+    const struct amx_attn_rows r = amx_attn_rows_of(s, g, i, p, type);
+    vf scale = vf_zero();
+    if (type == KV_Q8_0)
+        scale = g->values ? vf_set1(*r.scales) : vf_load(r.scales);
+    return g->values && left < VL ? kv_load_n(type, r.at, left, scale)
+                                  : kv_load_scaled(type, r.at, scale);
+}
+
+static void amx_attn_split_some(const struct attn_state *s,
+                                const struct amx_attn_group *g,
+                                const enum kv_type type)
+{
+    uint8_t *to = g->b;
+    for (uint32_t p = g->first * 32; p < (g->first + g->n_steps) * 32; p += 32) {
+        for (uint32_t i = 0; i < g->n; i++, to += AMX_ATTN_B) {
+            for (uint32_t k = 0; k < 32; k += 2)
+                amx_attn_pair(amx_attn_row(s, g, i, p + k, type),
+                              amx_attn_row(s, g, i, p + k + 1, type),
+                              type,
+                              to + k * 32);
+        }
+    }
+}
+
+/* Whether nothing of it is missing. */
+INLINE bool amx_attn_whole(const struct attn_state *s, const struct amx_attn_group *g)
+{
+    const uint32_t from = g->first * 32, end = (g->first + g->n_steps) * 32;
+    if (!g->values)
+        return end <= s->dim;
+    return from >= g->seen.from && end <= g->seen.end && g->at + g->n * VL <= s->n_value;
+}
+
+/* What is asked for into the second cache: the keys of every part, then the values of every part,
+ * then the keys of the parts behind the tile, as they lie in memory. */
+struct amx_attn_ask {
+    uint32_t first, part, end; /* parts */
+    uint32_t pass, left;       /* lines of a part; */
+    uint32_t lines[2];         /* of its keys, of its values */
+    const uint8_t *at;
+};
+
+INLINE void amx_attn_ask_part(const struct attn_state *s, struct amx_attn_ask *a)
+{
+    if (a->part == a->end) {
+        a->part = a->first;
+        a->pass++;
+    }
+    const struct attn_part *part = (a->pass < 2 ? s->parts : s->next) + a->part++;
+    a->at = a->pass == 1 ? part->v : part->k;
+    a->left = a->lines[a->pass == 1];
+}
+
+INLINE void amx_attn_ask(const struct attn_state *s, struct amx_attn_ask *a, uint32_t n)
+{
+    for (; n > 0 && a->pass < 3; n--, a->at += 64) {
+        if (a->left == 0)
+            amx_attn_ask_part(s, a);
+        __builtin_prefetch(a->at, 0, 2);
+        a->left--;
+    }
+}
+
+static struct amx_attn_ask amx_attn_ask_from(const struct attn_state *s,
+                                             uint32_t first,
+                                             uint32_t end,
+                                             const enum kv_type type)
+{
+    const uint32_t bytes = KV_TILE * KV_SIZE(type);
+    struct amx_attn_ask a = {.first = first,
+                             .part = first,
+                             .end = end,
+                             .lines = {(s->dim * bytes + 63) / 64, (s->n_value * bytes + 63) / 64}};
+    for (uint32_t left = AMX_ATTN_AHEAD; left > 0 && a.pass < 3;) {
+        amx_attn_ask_part(s, &a);
+        const uint32_t n = left < a.left ? left : a.left;
+        left -= n;
+        a.left -= n;
+        a.at += (size_t)n * 64;
+    }
+    return a;
+}
+
+/* What is to be done for a group, and asked for meanwhile. */
+struct amx_attn_work {
+    const struct amx_attn_group *g;
+    uint32_t left; /* halves of B, of which the next is */
+    uint32_t i, p; /* of B i from row p on */
+    uint8_t *to;
+    struct amx_attn_ask *ask;
+};
+
+INLINE void amx_attn_half(const struct attn_state *s,
+                          struct amx_attn_work *w,
+                          const enum kv_type type)
+{
+    const struct amx_attn_rows r = amx_attn_rows_of(s, w->g, w->i, w->p, type);
+    amx_attn_split(&r, type, w->to);
+    amx_attn_ask(s, w->ask, 16 * VL * KV_SIZE(type) / 64);
+    w->left--;
+    w->p += 16;
+    w->to += 16 * 32;
+    if (w->p % 32)
+        return;
+    w->to += AMX_TILE_BYTES;
+    if (++w->i < w->g->n)
+        w->p -= 32;
+    else
+        w->i = 0;
+}
+
+/* Functions of their own: in every place where they are called they would not fit the cache for
+ * instructions. */
+NOT_INLINE static void amx_attn_half_f16(const struct attn_state *s, struct amx_attn_work *w)
+{
+    amx_attn_half(s, w, KV_F16);
+}
+
+NOT_INLINE static void amx_attn_half_bf16(const struct attn_state *s, struct amx_attn_work *w)
+{
+    amx_attn_half(s, w, KV_BF16);
+}
+
+NOT_INLINE static void amx_attn_half_q8_0(const struct attn_state *s, struct amx_attn_work *w)
+{
+    amx_attn_half(s, w, KV_Q8_0);
+}
+
+INLINE void amx_attn_do(const struct attn_state *s,
+                        struct amx_attn_work *w,
+                        const enum kv_type type)
+{
+    if (w->left == 0)
+        return;
+    if (type == KV_F16)
+        amx_attn_half_f16(s, w);
+    else if (type == KV_BF16)
+        amx_attn_half_bf16(s, w);
+    else
+        amx_attn_half_q8_0(s, w);
+}
