@@ -7,7 +7,8 @@ struct amx_attn_group {
     uint32_t at;             /* of keys the first part of 16, of values the first dim; */
     uint32_t n;              /* the next ones follow */
     uint32_t first, n_steps; /* steps */
-    struct attn_seen seen;   /* positions whose values there are */
+    uint32_t pos;            /* of the tile, of which */
+    struct attn_seen seen;   /* these are seen */
     uint8_t *b;
 };
 
@@ -71,6 +72,37 @@ INLINE void amx_attn_split(const struct amx_attn_rows *r, const enum kv_type typ
     }
 }
 
+/* Value d of the key, or value, at position p of the tile, wherever its block lies. */
+static float amx_attn_one(const struct attn_state *s,
+                          const struct amx_attn_group *g,
+                          uint32_t p,
+                          uint32_t d,
+                          const enum kv_type type)
+{
+    const struct attn_part at = attn_part_at(s->j, g->pos + p);
+    const float x = g->values ? kv_get(type, at.v, d) : kv_get(type, at.k, (size_t)d * at.n_slots);
+    if (type != KV_Q8_0)
+        return x;
+    return x * (g->values ? at.v_scales[d / 32] : at.k_scales[d / 32 * at.n_slots]);
+}
+
+/* Row p of B i where positions that lie in a row do not lie in one block. */
+static vf amx_attn_row_of_ones(const struct attn_state *s,
+                               const struct amx_attn_group *g,
+                               uint32_t i,
+                               uint32_t p,
+                               const enum kv_type type)
+{
+    float x[VL] = {0};
+    for (uint32_t c = 0; c < VL; c++) {
+        const uint32_t at = g->values ? p : (g->at + i) * KV_TILE + c;
+        const uint32_t d = g->values ? g->at + i * VL + c : p;
+        if (at >= g->seen.from && at < g->seen.end && d < (g->values ? s->n_value : s->dim))
+            x[c] = amx_attn_one(s, g, at, d, type);
+    }
+    return vf_load(x);
+}
+
 /* Row p of B i, of which something, or all, may be missing: that is 0. */
 static vf amx_attn_row(const struct attn_state *s,
                        const struct amx_attn_group *g,
@@ -78,6 +110,8 @@ static vf amx_attn_row(const struct attn_state *s,
                        uint32_t p,
                        const enum kv_type type)
 {
+    if (attn_copies(s->j))
+        return amx_attn_row_of_ones(s, g, i, p, type);
     const uint32_t d = g->at + i * VL, left = g->values && d < s->n_value ? s->n_value - d : 0;
     const bool is = g->values ? p >= g->seen.from && p < g->seen.end && left > 0 : p < s->dim;
     if (!is)
@@ -110,6 +144,8 @@ static void amx_attn_split_some(const struct attn_state *s,
 INLINE bool amx_attn_whole(const struct attn_state *s, const struct amx_attn_group *g)
 {
     const uint32_t from = g->first * 32, end = (g->first + g->n_steps) * 32;
+    if (attn_copies(s->j))
+        return false;
     if (!g->values)
         return end <= s->dim;
     return from >= g->seen.from && end <= g->seen.end && g->at + g->n * VL <= s->n_value;
@@ -155,6 +191,8 @@ static struct amx_attn_ask amx_attn_ask_from(const struct attn_state *s,
                              .part = first,
                              .end = end,
                              .lines = {(s->dim * bytes + 63) / 64, (s->n_value * bytes + 63) / 64}};
+    if (attn_copies(s->j)) /* there are no parts */
+        a.pass = 3;
     for (uint32_t left = AMX_ATTN_AHEAD; left > 0 && a.pass < 3;) {
         amx_attn_ask_part(s, &a);
         const uint32_t n = left < a.left ? left : a.left;

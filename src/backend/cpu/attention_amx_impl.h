@@ -429,13 +429,11 @@ NOT_INLINE static void amx_attn_softmax(const struct attn_state *s,
  */
 
 /* Whether all of some positions' values are finite. */
-static bool amx_attn_finite(const struct attn_state *s,
-                            uint32_t from,
-                            uint32_t end,
-                            const enum kv_type type)
+static bool amx_attn_finite(
+    const struct attn_state *s, uint32_t pos, uint32_t from, uint32_t end, const enum kv_type type)
 {
     enum { NO_NUMBER_OR_INFINITE = 0x99 };
-    const struct amx_attn_group g = {.values = true, .seen = {from, end}};
+    const struct amx_attn_group g = {.values = true, .pos = pos, .seen = {from, end}};
     for (uint32_t p = from; p < end; p++) {
         for (uint32_t i = 0; i < s->padded / VL; i++) {
             if (_mm512_fpclass_ps_mask(amx_attn_row(s, &g, i, p, type), NO_NUMBER_OR_INFINITE))
@@ -446,6 +444,7 @@ static bool amx_attn_finite(const struct attn_state *s,
 }
 
 AMX_INLINE void amx_attn_scores(const struct attn_state *s,
+                                uint32_t pos,
                                 struct attn_seen any,
                                 struct amx_attn_ask *ask,
                                 const enum kv_type type)
@@ -459,7 +458,7 @@ AMX_INLINE void amx_attn_scores(const struct attn_state *s,
                                .a_stride = act_two_stride(s->dim),
                                .c = s->w + part * KV_TILE,
                                .c_stride = s->w_stride};
-    const struct amx_attn_group keys = {.values = false};
+    const struct amx_attn_group keys = {.pos = pos, .seen = any};
     amx_attn_run(s, &k, &m, &keys, ask, type);
 }
 
@@ -467,6 +466,7 @@ AMX_INLINE void amx_attn_scores(const struct attn_state *s,
  * 32 positions after the other, as memory brings them; many do not load and store their sums as
  * often. */
 AMX_INLINE void amx_attn_values(const struct attn_state *s,
+                                uint32_t pos,
                                 uint32_t first,
                                 uint32_t n_query,
                                 struct attn_seen seen,
@@ -485,7 +485,7 @@ AMX_INLINE void amx_attn_values(const struct attn_state *s,
                                .c = s->acc + (size_t)first * s->padded,
                                .c_stride = s->padded,
                                .load = true};
-    const struct amx_attn_group values = {.values = true, .seen = seen};
+    const struct amx_attn_group values = {.values = true, .pos = pos, .seen = seen};
     amx_attn_run(s, &k, &m, &values, ask, type);
 }
 
@@ -497,23 +497,24 @@ AMX_INLINE void amx_attn_tile_as(const struct attn_state *s, uint32_t pos, const
         return;
     struct amx_attn_ask ask =
         amx_attn_ask_from(s, any.from / KV_TILE, (any.end + KV_TILE - 1) / KV_TILE, type);
-    amx_attn_scores(s, any, &ask, type);
+    amx_attn_scores(s, pos, any, &ask, type);
     amx_attn_softmax(s, pos, any);
     const bool together = all.from < all.end;
-    if (amx_attn_finite(s, any.from, together ? all.from : any.end, type) &&
-        amx_attn_finite(s, together ? all.end : any.end, any.end, type)) {
-        amx_attn_values(s, 0, s->n_query, any, &ask, type);
+    if (amx_attn_finite(s, pos, any.from, together ? all.from : any.end, type) &&
+        amx_attn_finite(s, pos, together ? all.end : any.end, any.end, type)) {
+        amx_attn_values(s, pos, 0, s->n_query, any, &ask, type);
         return;
     }
     amx_attn_config(s->j->group);
     for (uint32_t i = 0; i < s->n_query; i += s->j->group)
-        amx_attn_values(s, i, s->j->group, attn_sees(s, i, pos), &ask, type);
+        amx_attn_values(s, pos, i, s->j->group, attn_sees(s, i, pos), &ask, type);
     amx_attn_config(s->n_query);
 }
 
 AMX static void amx_attn_tile(struct attn_state *s, uint32_t pos, uint32_t last_pos)
 {
-    attn_find(s, pos, last_pos);
+    if (!attn_copies(s->j))
+        attn_find(s, pos, last_pos);
     switch (s->j->kv->type) {
     case KV_F16:
         amx_attn_tile_as(s, pos, KV_F16);
@@ -529,10 +530,10 @@ AMX static void amx_attn_tile(struct attn_state *s, uint32_t pos, uint32_t last_
 
 static const struct attn_way amx_attn_way = {amx_attn_pack, amx_attn_tile, AMX_ATTN_TILE};
 
-/* F32, and what is copied to it, keeps its vectors. */
+/* F32 and latents keep their vectors. */
 INLINE bool amx_attn_takes(const struct attn_job *j)
 {
-    return attn_read_as(j) != KV_F32;
+    return j->kv->type != KV_F32 && !j->kv->latent;
 }
 
 AMX static void amx_attend(const struct attn_job *j)

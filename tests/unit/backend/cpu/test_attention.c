@@ -28,6 +28,7 @@ struct attn_case {
     float cap;
     const float *sinks, *slopes; /* [group] or NULL */
     uint32_t n_seen, latent;
+    uint32_t steps; /* of keys and values to 1, which KV holds as they are; 0: any */
 };
 
 static void store_context(const struct attn_case *c, uint32_t n_pos)
@@ -190,8 +191,8 @@ static void check_attention(struct attn_case *c, enum kv_type type, uint32_t dim
     for (size_t i = 0; i < n_q; i++)
         c->q[i] = rnd_float() * 2;
     for (size_t i = 0; i < n_kv; i++) {
-        c->k[i] = rnd_float();
-        c->v[i] = rnd_float();
+        c->k[i] = c->steps ? roundf(rnd_float() * (float)c->steps) / (float)c->steps : rnd_float();
+        c->v[i] = c->steps ? roundf(rnd_float() * (float)c->steps) / (float)c->steps : rnd_float();
     }
     store_context(c, n_pos);
     uint32_t first, end;
@@ -203,7 +204,8 @@ static void check_attention(struct attn_case *c, enum kv_type type, uint32_t dim
     const double error = attn_error(c, out);
     /* Scores grow with the root of the dimension, and so does the number of roundings in a sum. */
     const double wider = dim > 128 ? dim / 128.0 : 1;
-    if (!(error < limit[type] * wider * wider))
+    const double most = c->steps ? 1e-9 : limit[type];
+    if (!(error < most * wider * wider))
         fail_msg("%s kv %s dim %u slots %u group %u rows %u at %u window %u cap %g: nmse %.2e",
                  c->kernels->name,
                  kv_type_name(type),
@@ -248,6 +250,24 @@ static void attention_is_exact(void **s)
                 c.rows = 1 + rnd() % (ATTN_QUERIES / c.group);
                 check_attention(&c, (enum kv_type)type, dims[n % 5], slots[n / 5]);
             }
+        }
+    }
+}
+
+/* Keys and values that F16 or BF16 holds as they are: what is read has all of its bits, and what is
+ * computed of them is as exact as sums of floats. */
+static void all_bits_are_read(void **s)
+{
+    (void)s;
+    static const uint32_t dims[] = {64, 128, 40}, slots[] = {16, 32, 48};
+    for (size_t i = 0; i < COUNT(isas); i++) {
+        for (uint32_t n = 0; n < 36; n++) {
+            struct attn_case c = {.kernels = cpu_kernels_select(isas[i]),
+                                  .group = 1 + rnd() % 9,
+                                  .first_pos = rnd() % 2 ? rnd() % 90 : rnd() % 1500,
+                                  .steps = n % 2 ? 1 << 11 : 1 << 8};
+            c.rows = 1 + rnd() % (ATTN_QUERIES / c.group);
+            check_attention(&c, n % 2 ? KV_F16 : KV_BF16, dims[n % 3], slots[n / 3 % 3]);
         }
     }
 }
@@ -385,15 +405,73 @@ static void what_is_no_number_stays_none(void **s)
     }
 }
 
+/* A value that is infinite, or no number, where some rows see it and others beside them do not, for
+ * it comes later or the window has passed it: those have the bits that they have alone. */
+static void nobody_meets_what_he_does_not_see(void **s)
+{
+    (void)s;
+    enum { DIM = 80, ROWS = 8, GROUP = 3, SLOTS = 16, MOST = 1100, N_BLOCKS = MOST / SLOTS + 1 };
+    static const enum kv_type types[] = {KV_F32, KV_F16, KV_BF16, KV_Q8_0};
+    for (size_t n = 0; n < COUNT(isas) * 16; n++) {
+        const uint32_t first_pos = rnd() % (MOST - ROWS), window = n / 4 % 2 ? 3 + rnd() % 600 : 0;
+        struct attn_case c = {.kernels = cpu_kernels_select(isas[n / 16]),
+                              .kv = {.type = types[n % 4], .head_dim = DIM, .block_tokens = SLOTS},
+                              .group = GROUP,
+                              .first_pos = first_pos,
+                              .rows = ROWS,
+                              .window = window};
+        c.kv.half_bytes = kv_row_bytes(c.kv.type, DIM) * SLOTS;
+        c.kv.head_bytes = 2 * c.kv.half_bytes;
+        c.kv.block_bytes = 2 * c.kv.head_bytes;
+        uint32_t blocks[N_BLOCKS], seen_by = 0;
+        for (uint32_t b = 0; b < N_BLOCKS; b++)
+            blocks[b] = b;
+        c.blocks = blocks;
+        c.memory = mem_aligned(N_BLOCKS * c.kv.block_bytes);
+        memset(c.memory, 0xff, N_BLOCKS * c.kv.block_bytes);
+        const uint32_t n_pos = first_pos + ROWS, n_all = (2 * n_pos + ROWS * GROUP) * DIM;
+        float out[ROWS * GROUP * DIM], alone[ROWS * GROUP * DIM];
+        float *all = mem_alloc(n_all * sizeof *all);
+        for (uint32_t i = 0; i < n_all; i++)
+            all[i] = rnd_float();
+        c.k = all;
+        c.v = all + (size_t)n_pos * DIM;
+        c.q = all + (size_t)2 * n_pos * DIM;
+        const bool passed = window > 0 && first_pos > window + ROWS && n / 8 % 2;
+        const uint32_t bad = passed ? first_pos + 1 - window + rnd() % (ROWS - 1)
+                                    : first_pos + 1 + rnd() % (ROWS - 1);
+        c.v[bad * DIM + 77] = n % 3 ? INFINITY : NAN;
+        store_context(&c, n_pos);
+        attend(&c, 0, ROWS, out);
+        for (uint32_t r = 0; r < ROWS; r++) {
+            uint32_t begin, end;
+            visible(&c, first_pos + r, &begin, &end);
+            const bool seen = bad >= begin && bad < end;
+            seen_by += seen;
+            attend(&c, r, 1, alone);
+            for (uint32_t i = r * GROUP; i < (r + 1) * GROUP; i++)
+                assert_int_equal(!isfinite(out[i * DIM + 77]), seen);
+            if (!seen)
+                assert_memory_equal(
+                    out + r * GROUP * DIM, alone + r * GROUP * DIM, GROUP * DIM * sizeof *out);
+        }
+        assert_in_range(seen_by, 1, ROWS - 1);
+        free(c.memory);
+        free(all);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(attention_is_exact),
+        cmocka_unit_test(all_bits_are_read),
         cmocka_unit_test(windows_caps_and_sinks_are_exact),
         cmocka_unit_test(slopes_are_exact),
         cmocka_unit_test(latents_and_chunks_are_exact),
         cmocka_unit_test(both_ways_is_exact),
         cmocka_unit_test(what_is_no_number_stays_none),
+        cmocka_unit_test(nobody_meets_what_he_does_not_see),
     };
     return cmocka_run_group_tests(tests, start, NULL);
 }
