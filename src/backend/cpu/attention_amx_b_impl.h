@@ -51,8 +51,12 @@ INLINE void amx_attn_pair(vf first, vf second, const enum kv_type type, uint8_t 
                  amx_pairs(vf_sub(first, amx_upper(first)), vf_sub(second, amx_upper(second))));
 }
 
-/* 16 rows of 16 columns, all of which there are. */
-INLINE void amx_attn_split(const struct amx_attn_rows *r, const enum kv_type type, uint8_t *to)
+/* 16 rows of 16 columns, of which rows from .. end - 1 are there, the others 0. */
+INLINE void amx_attn_split(const struct amx_attn_rows *r,
+                           const uint32_t from,
+                           const uint32_t end,
+                           const enum kv_type type,
+                           uint8_t *to)
 {
     const uint8_t *at = r->at;
     const size_t step = r->step;
@@ -61,9 +65,11 @@ INLINE void amx_attn_split(const struct amx_attn_rows *r, const enum kv_type typ
         scale = vf_load(r->scales);
     UNROLL_4 for (uint32_t i = 0; i < 16; i += 2, at += 2 * step, to += 64)
     {
-        vf x[2];
+        vf x[2] = {vf_zero(), vf_zero()};
         UNROLL for (uint32_t k = 0; k < 2; k++)
         {
+            if (i + k < from || i + k >= end)
+                continue;
             if (type == KV_Q8_0 && r->scale_step)
                 scale = vf_set1(r->scales[(i + k) * r->scale_step]);
             x[k] = kv_load_scaled(type, at + k * step, scale);
@@ -124,31 +130,19 @@ static vf amx_attn_row(const struct attn_state *s,
                                   : kv_load_scaled(type, r.at, scale);
 }
 
-static void amx_attn_split_some(const struct attn_state *s,
+/* 16 rows of B i from p on, one by one. */
+static void amx_attn_split_rows(const struct attn_state *s,
                                 const struct amx_attn_group *g,
-                                const enum kv_type type)
+                                uint32_t i,
+                                uint32_t p,
+                                const enum kv_type type,
+                                uint8_t *to)
 {
-    uint8_t *to = g->b;
-    for (uint32_t p = g->first * 32; p < (g->first + g->n_steps) * 32; p += 32) {
-        for (uint32_t i = 0; i < g->n; i++, to += AMX_ATTN_B) {
-            for (uint32_t k = 0; k < 32; k += 2)
-                amx_attn_pair(amx_attn_row(s, g, i, p + k, type),
-                              amx_attn_row(s, g, i, p + k + 1, type),
-                              type,
-                              to + k * 32);
-        }
-    }
-}
-
-/* Whether nothing of it is missing. */
-INLINE bool amx_attn_whole(const struct attn_state *s, const struct amx_attn_group *g)
-{
-    const uint32_t from = g->first * 32, end = (g->first + g->n_steps) * 32;
-    if (attn_copies(s->j))
-        return false;
-    if (!g->values)
-        return end <= s->dim;
-    return from >= g->seen.from && end <= g->seen.end && g->at + g->n * VL <= s->n_value;
+    for (uint32_t k = 0; k < 16; k += 2)
+        amx_attn_pair(amx_attn_row(s, g, i, p + k, type),
+                      amx_attn_row(s, g, i, p + k + 1, type),
+                      type,
+                      to + k * 32);
 }
 
 /* What is asked for into the second cache: the keys of every part, then the values of every part,
@@ -216,8 +210,20 @@ INLINE void amx_attn_half(const struct attn_state *s,
                           struct amx_attn_work *w,
                           const enum kv_type type)
 {
-    const struct amx_attn_rows r = amx_attn_rows_of(s, w->g, w->i, w->p, type);
-    amx_attn_split(&r, type, w->to);
+    const struct amx_attn_group *g = w->g;
+    const uint32_t p = w->p, first = g->values ? g->seen.from : 0;
+    const uint32_t last = g->values ? g->seen.end : s->dim;
+    const uint32_t from = first > p ? first - p : 0, end = last > p ? last - p : 0;
+    const bool all_columns = !g->values || g->at + (w->i + 1) * VL <= s->n_value;
+    if (attn_copies(s->j) || !all_columns || from >= end || from >= 16) {
+        amx_attn_split_rows(s, g, w->i, p, type, w->to);
+    } else {
+        const struct amx_attn_rows r = amx_attn_rows_of(s, g, w->i, p, type);
+        if (from == 0 && end >= 16)
+            amx_attn_split(&r, 0, 16, type, w->to);
+        else
+            amx_attn_split(&r, from, end, type, w->to);
+    }
     amx_attn_ask(s, w->ask, 16 * VL * KV_SIZE(type) / 64);
     w->left--;
     w->p += 16;
@@ -225,7 +231,7 @@ INLINE void amx_attn_half(const struct attn_state *s,
     if (w->p % 32)
         return;
     w->to += AMX_TILE_BYTES;
-    if (++w->i < w->g->n)
+    if (++w->i < g->n)
         w->p -= 32;
     else
         w->i = 0;

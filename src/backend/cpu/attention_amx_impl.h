@@ -22,6 +22,7 @@ enum {
     AMX_ATTN_A = TWO,                /* values of 32 dims or positions in A: hi, lo */
     AMX_ATTN_B = 2 * AMX_TILE_BYTES, /* bytes of 32 by 16: u, v */
     AMX_ATTN_GROUP = 4,              /* B that are taken apart together */
+    AMX_ATTN_HEADS = 7,              /* from so many of a KV head on */
     AMX_ATTN_AHEAD = 320,            /* lines from what is read to what is asked for */
 };
 _Static_assert((int)AMX_ATTN_TILE == (int)ATTN_RANGE, "no sums are left from a tile before");
@@ -87,7 +88,7 @@ struct amx_attn {
         AMX_ATTN_DO                                                                                \
     }
 
-/* Up to 16 queries, P B: 4 or 1. 0..3: C; 4, 5: A; 6, 7: B. */
+/* Up to 16 queries, P B: 4, 2 or 1. 0..3: C; 4, 5: A; 6, 7: B. */
 AMX_INLINE void amx_attn_flat(const struct attn_state *s,
                               const struct amx_attn_group *g,
                               const struct amx_attn *m,
@@ -100,8 +101,9 @@ AMX_INLINE void amx_attn_flat(const struct attn_state *s,
     const uint8_t *b = g->b;
     if (m->begin) {
         AMX_ATTN_BEGIN(0, 0, 0)
-        if (P > 1) {
+        if (P > 1)
             AMX_ATTN_BEGIN(1, 0, 1)
+        if (P > 2) {
             AMX_ATTN_BEGIN(2, 0, 2)
             AMX_ATTN_BEGIN(3, 0, 3)
         }
@@ -110,16 +112,18 @@ AMX_INLINE void amx_attn_flat(const struct attn_state *s,
         _tile_loadd(4, a, a_bytes);
         _tile_loadd(5, a + 32, a_bytes);
         AMX_ATTN_MEET(0)
-        if (P > 1) {
+        if (P > 1)
             AMX_ATTN_MEET(1)
+        if (P > 2) {
             AMX_ATTN_MEET(2)
             AMX_ATTN_MEET(3)
         }
     }
     if (m->end) {
         _tile_stored(0, AMX_ATTN_C(0, 0), c_bytes);
-        if (P > 1) {
+        if (P > 1)
             _tile_stored(1, AMX_ATTN_C(0, 1), c_bytes);
+        if (P > 2) {
             _tile_stored(2, AMX_ATTN_C(0, 2), c_bytes);
             _tile_stored(3, AMX_ATTN_C(0, 3), c_bytes);
         }
@@ -210,6 +214,8 @@ AMX_INLINE void amx_attn_meet(const struct attn_state *s,
         amx_attn_square(s, g, m, w, type, 1);
     else if (g->n == 4)
         amx_attn_flat(s, g, m, w, type, 4);
+    else if (g->n == 2)
+        amx_attn_flat(s, g, m, w, type, 2);
     else
         amx_attn_flat(s, g, m, w, type, 1);
     AMX_STAY; /* nor what they are stored to */
@@ -225,10 +231,16 @@ struct amx_attn_walk {
     bool across;
 };
 
+/* Of `left` B so many meet n_query queries side by side. */
+INLINE uint32_t amx_attn_beside(uint32_t left, uint32_t n_query)
+{
+    return left >= 4 && n_query <= AMX_ROWS ? 4 : left >= 2 ? 2 : 1;
+}
+
 /* The group behind g, or the first where g has none yet; false: there is none. */
 INLINE bool amx_attn_next(const struct amx_attn_walk *k, struct amx_attn_group *g)
 {
-    const uint32_t each = g->values ? VL : 1, most = k->n_query > AMX_ROWS ? 2 : 4;
+    const uint32_t each = g->values ? VL : 1;
     const bool begin = g->n == 0;
     if (begin) {
         g->at = k->first_at;
@@ -249,25 +261,17 @@ INLINE bool amx_attn_next(const struct amx_attn_walk *k, struct amx_attn_group *
     if (g->at >= k->end_at || g->first >= k->end)
         return false;
     if (begin || k->across || g->first == k->first)
-        g->n = (k->end_at - g->at + each - 1) / each < most ? 1 : most;
+        g->n = amx_attn_beside((k->end_at - g->at + each - 1) / each, k->n_query);
     const uint32_t most_steps = g->n == 1 && !k->across ? AMX_ATTN_GROUP : 1;
     g->n_steps = k->end - g->first < most_steps ? k->end - g->first : most_steps;
     return true;
 }
 
-/* g is taken apart, or, if nothing of it is missing, is yet to be. */
-INLINE struct amx_attn_work amx_attn_work_of(const struct attn_state *s,
-                                             const struct amx_attn_group *g,
-                                             bool more,
-                                             struct amx_attn_ask *ask,
-                                             const enum kv_type type)
+INLINE struct amx_attn_work amx_attn_work_of(const struct amx_attn_group *g,
+                                             struct amx_attn_ask *ask)
 {
-    struct amx_attn_work w = {.g = g, .p = g->first * 32, .to = g->b, .ask = ask};
-    if (more && amx_attn_whole(s, g))
-        w.left = g->n * g->n_steps * 2;
-    else if (more)
-        amx_attn_split_some(s, g, type);
-    return w;
+    return (struct amx_attn_work){
+        .g = g, .left = g->n * g->n_steps * 2, .p = g->first * 32, .to = g->b, .ask = ask};
 }
 
 /* k's queries meet its groups. first: of the first group; kind: of values, what is seen. */
@@ -283,8 +287,8 @@ AMX_INLINE void amx_attn_run(const struct attn_state *s,
     g[0].b = (uint8_t *)s->k;
     g[1].b = g[0].b + (size_t)AMX_ATTN_GROUP * AMX_ATTN_B;
     bool more = amx_attn_next(k, &g[0]);
-    struct amx_attn_work w = amx_attn_work_of(s, &g[0], more, ask, type);
-    while (w.left > 0)
+    struct amx_attn_work w = amx_attn_work_of(&g[0], ask);
+    while (more && w.left > 0)
         amx_attn_do(s, &w, type);
     for (uint32_t i = 0; more; i ^= 1) {
         const struct amx_attn_group *now = &g[i];
@@ -293,7 +297,8 @@ AMX_INLINE void amx_attn_run(const struct attn_state *s,
         *next = *now;
         next->b = b;
         more = amx_attn_next(k, next);
-        w = amx_attn_work_of(s, next, more, ask, type);
+        w = amx_attn_work_of(next, ask);
+        w.left = more ? w.left : 0;
         m.a = first->a + (size_t)(now->first - k->first) * AMX_ATTN_A;
         m.c = first->c + (size_t)(now->at - k->first_at) * (now->values ? 1 : KV_TILE);
         m.begin = k->across || now->first == k->first;
@@ -530,10 +535,12 @@ AMX static void amx_attn_tile(struct attn_state *s, uint32_t pos, uint32_t last_
 
 static const struct attn_way amx_attn_way = {amx_attn_pack, amx_attn_tile, AMX_ATTN_TILE};
 
-/* F32 and latents keep their vectors. */
+/* F32 and latents keep their vectors, and so do few heads to a KV head, for which vectors multiply
+ * K and V sooner than they take them apart: by a number of the model's, so that rows alone and
+ * together have the same bits. */
 INLINE bool amx_attn_takes(const struct attn_job *j)
 {
-    return j->kv->type != KV_F32 && !j->kv->latent;
+    return j->kv->type != KV_F32 && !j->kv->latent && j->group >= AMX_ATTN_HEADS;
 }
 
 AMX static void amx_attend(const struct attn_job *j)

@@ -424,13 +424,11 @@ static struct attn_part attn_behind(const struct attn_state *s, uint32_t i, stru
 static void attn_find(struct attn_state *s, uint32_t pos, uint32_t last_pos)
 {
     const uint32_t from = attn_sees(s, 0, pos).from, end = attn_sees(s, s->n_query - 1, pos).end;
-    for (uint32_t i = 0; i < s->tile / KV_TILE; i++) {
+    for (uint32_t i = from / KV_TILE; i * KV_TILE < end; i++) {
         struct attn_part *part = &s->parts[i];
         const uint32_t first = i * KV_TILE, next = pos + s->tile + first;
         const uint32_t f = from > first ? from - first : 0;
-        const uint32_t n = end < first ? 0 : end - first < KV_TILE ? end - first : KV_TILE;
-        if (f >= n)
-            continue;
+        const uint32_t n = end - first < KV_TILE ? end - first : KV_TILE;
         *part =
             attn_copies(s->j)
                 ? attn_copy(s, pos + first, f, n, s->k + first * s->dim, s->v + first * s->n_value)

@@ -241,7 +241,7 @@ static void attention_is_exact(void **s)
         for (int type = KV_F32; type <= KV_Q8_0; type++) {
             for (uint32_t n = 0; n < 40; n++) {
                 struct attn_case c = {.kernels = cpu_kernels_select(isas[i]),
-                                      .group = 1 + rnd() % 9,
+                                      .group = 1 + rnd() % 12,
                                       .first_pos = rnd() % 3 ? rnd() % 90 : 0};
                 if (n == 24)
                     c.group = ATTN_QUERIES;
@@ -263,7 +263,7 @@ static void all_bits_are_read(void **s)
     for (size_t i = 0; i < COUNT(isas); i++) {
         for (uint32_t n = 0; n < 36; n++) {
             struct attn_case c = {.kernels = cpu_kernels_select(isas[i]),
-                                  .group = 1 + rnd() % 9,
+                                  .group = 4 + rnd() % 13,
                                   .first_pos = rnd() % 2 ? rnd() % 90 : rnd() % 1500,
                                   .steps = n % 2 ? 1 << 11 : 1 << 8};
             c.rows = 1 + rnd() % (ATTN_QUERIES / c.group);
@@ -283,7 +283,7 @@ static void windows_caps_and_sinks_are_exact(void **s)
         for (uint32_t n = 0; n < 63; n++) {
             float sinks[ATTN_QUERIES];
             struct attn_case c = {.kernels = cpu_kernels_select(isas[i]),
-                                  .group = 1 + rnd() % 9,
+                                  .group = 1 + rnd() % 12,
                                   .first_pos = rnd() % 2 ? rnd() % 90 : rnd() % 1800,
                                   .window = n % 4 ? windows[n % 7] : 0,
                                   .cap = n % 3 == 1 ? 0.5f + (float)(rnd() % 40) : 0};
@@ -306,7 +306,7 @@ static void slopes_are_exact(void **s)
         for (uint32_t n = 0; n < 36; n++) {
             float slopes[ATTN_QUERIES];
             struct attn_case c = {.kernels = cpu_kernels_select(isas[i]),
-                                  .group = 1 + rnd() % 9,
+                                  .group = 1 + rnd() % 12,
                                   .first_pos = rnd() % 2 ? rnd() % 90 : rnd() % 1800,
                                   .window = n % 6 == 1 ? 1 + rnd() % 700 : 0,
                                   .cap = n % 6 == 2 ? 0.5f + (float)(rnd() % 40) : 0,
@@ -351,7 +351,7 @@ static void both_ways_is_exact(void **s)
     for (size_t i = 0; i < COUNT(isas); i++) {
         for (uint32_t n = 0; n < 48; n++) {
             struct attn_case c = {.kernels = cpu_kernels_select(isas[i]),
-                                  .group = 1 + rnd() % 4,
+                                  .group = 1 + rnd() % 9,
                                   .first_pos = n % 3 ? rnd() % 90 : 0};
             c.rows = 1 + rnd() % (ATTN_QUERIES / c.group);
             c.n_seen = c.first_pos + c.rows + (n % 4 ? rnd() % 60 : rnd() % 1800);
@@ -410,7 +410,7 @@ static void what_is_no_number_stays_none(void **s)
 static void nobody_meets_what_he_does_not_see(void **s)
 {
     (void)s;
-    enum { DIM = 80, ROWS = 8, GROUP = 3, SLOTS = 16, MOST = 1100, N_BLOCKS = MOST / SLOTS + 1 };
+    enum { DIM = 80, ROWS = 4, GROUP = 8, SLOTS = 16, MOST = 1100, N_BLOCKS = MOST / SLOTS + 1 };
     static const enum kv_type types[] = {KV_F32, KV_F16, KV_BF16, KV_Q8_0};
     for (size_t n = 0; n < COUNT(isas) * 16; n++) {
         const uint32_t first_pos = rnd() % (MOST - ROWS), window = n / 4 % 2 ? 3 + rnd() % 600 : 0;
