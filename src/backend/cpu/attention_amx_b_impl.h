@@ -146,7 +146,8 @@ static void amx_attn_split_rows(const struct attn_state *s,
 }
 
 /* What is asked for into the second cache: the keys of every part, then the values of every part,
- * then the keys of the parts behind the tile, as they lie in memory. */
+ * then the keys of the parts behind the tile, as they lie in blocks of 16 positions (of others some
+ * of it comes unasked). */
 struct amx_attn_ask {
     uint32_t first, part, end; /* parts */
     uint32_t pass, left;       /* lines of a part; */

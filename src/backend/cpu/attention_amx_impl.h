@@ -25,6 +25,7 @@ enum {
     AMX_ATTN_HEADS = 7,              /* from so many of a KV head on */
     AMX_ATTN_AHEAD = 320,            /* lines from what is read to what is asked for */
 };
+_Static_assert(2 * AMX_ATTN_GROUP * AMX_ATTN_B <= ATTN_UNIT_FLOATS * 4, "scratch holds two groups");
 _Static_assert((int)AMX_ATTN_TILE == (int)ATTN_RANGE, "no sums are left from a tile before");
 
 INLINE uint32_t amx_attn_steps(uint32_t n)
@@ -341,7 +342,7 @@ INLINE void amx_attn_top(const struct attn_state *s,
                          const bool whole,
                          const bool plain)
 {
-    float *w = s->w + i * s->w_stride + h * VL;
+    float *w = s->w + i * ATTN_W_STRIDE + h * VL;
     UNROLL for (uint32_t k = 0; k < 2; k++)
     {
         vf x = vf_load(w + k * VL);
@@ -404,10 +405,11 @@ INLINE void amx_attn_softmax_of(
         else
             amx_attn_top(s, i, pos, h, seen, top, false, plain);
     }
-    const float highest = vf_hmax(vf_max(top[0], top[1])), m = s->m[i];
-    s->m[i] = highest > m ? highest : m;
+    const float highest = vf_hmax(vf_max(top[0], top[1]));
+    if (highest > s->m[i]) /* not where it is no number */
+        s->m[i] = highest;
     const vf less = vf_set1(s->m[i]);
-    float *w = s->w + i * s->w_stride;
+    float *w = s->w + i * ATTN_W_STRIDE;
     for (uint32_t h = first; h < end; h += 2) {
         if (h * VL >= seen.from && (h + 2) * VL <= seen.end)
             amx_attn_weigh(w, h, seen, less, sum, true);
@@ -462,7 +464,7 @@ AMX_INLINE void amx_attn_scores(const struct attn_state *s,
     const struct amx_attn m = {.a = (const uint16_t *)s->q,
                                .a_stride = act_two_stride(s->dim),
                                .c = s->w + part * KV_TILE,
-                               .c_stride = s->w_stride};
+                               .c_stride = ATTN_W_STRIDE};
     const struct amx_attn_group keys = {.pos = pos, .seen = any};
     amx_attn_run(s, &k, &m, &keys, ask, type);
 }
@@ -484,9 +486,9 @@ AMX_INLINE void amx_attn_values(const struct attn_state *s,
                                     .end = seen.from < seen.end ? amx_attn_steps(seen.end) : from,
                                     .n_query = n_query,
                                     .across = n_query <= AMX_ROWS};
-    const struct amx_attn m = {.a = (const uint16_t *)(s->w + first * s->w_stride) +
+    const struct amx_attn m = {.a = (const uint16_t *)(s->w + first * ATTN_W_STRIDE) +
                                     (size_t)from * AMX_ATTN_A,
-                               .a_stride = s->w_stride * 2,
+                               .a_stride = ATTN_W_STRIDE * 2,
                                .c = s->acc + (size_t)first * s->padded,
                                .c_stride = s->padded,
                                .load = true};

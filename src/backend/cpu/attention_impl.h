@@ -1,9 +1,10 @@
 /* Attention of a few rows over the paged context of their sequence, one KV head at a time.
  *
- * Online softmax (Milakov and Gimelshein 2018; Dao 2022) over tiles of ATTN_TILE positions aligned
- * to the absolute position, so the tiles, and with them the bits, do not depend on how a prompt was
- * cut. All query heads that share the KV head, of all rows of the item, meet a tile together. A
- * query's own arithmetic is the same in any company:
+ * Online softmax (Milakov and Gimelshein 2018; Dao 2022) over tiles of ATTN_TILE positions (on a
+ * tile unit of whole ranges: attention_amx_impl.h) aligned to the absolute position, so the tiles,
+ * and with them the bits, do not depend on how a prompt was cut. All query heads that share the KV
+ * head, of all rows of the item, meet a tile together. A query's own arithmetic is the same in any
+ * company:
  *
  *     s[p] = scale * q . k[p]      m' = max(m, max s)      w[p] = e^(s[p] - m')
  *     c = e^(m - m')               l = l c + w             acc = acc c + sum_p w[p] v[p]
@@ -32,7 +33,7 @@ struct attn_state {
     uint32_t n_value; /* of V: head_dim or latent, */
     uint32_t padded;  /* to a multiple of 16 */
     uint32_t n_query; /* rows x heads, row-major */
-    float *q;         /* [n_query / QB][dim][QB], zeros beyond n_query */
+    float *q;         /* [n_query / QB][dim][QB], zeros beyond n_query; as the way packs them */
     float *m;         /* [n_query] of the range: its part, */
     float *sum;       /* [n_query] at its end, */
     float *acc;       /* [n_query][padded] */
@@ -42,8 +43,6 @@ struct attn_state {
     float *l;         /* [n_query][KV_TILE] */
     float *c;         /* [n_query] */
     uint32_t tile;    /* positions: ATTN_TILE or, on a tile unit, AMX_ATTN_TILE */
-    size_t w_stride;  /* values from a query's to the next one's */
-    uint8_t *b;       /* what a tile unit meets, where k and v are */
     struct attn_part parts[ATTN_MOST_PARTS]; /* the tile, */
     struct attn_part next[ATTN_MOST_PARTS];  /* what is read after it; or it again */
 };
@@ -70,11 +69,9 @@ static void attn_begin(struct attn_state *s, const struct attn_job *j, uint32_t 
     s->padded = (s->n_value + 15) / 16 * 16;
     s->n_query = j->n_rows * j->group;
     s->tile = tile;
-    s->w_stride = tile == ATTN_TILE ? ATTN_TILE : ATTN_W_STRIDE;
     s->q = j->scratch;
     s->k = s->q + ATTN_QUERIES * attn_query_floats(s->dim);
     s->v = s->k + ATTN_TILE * s->dim;
-    s->b = (uint8_t *)s->k;
     s->w = s->k + attn_tile_floats(s->dim);
     s->l = s->w + ATTN_QUERIES * ATTN_W_STRIDE;
     s->c = s->l + ATTN_QUERIES * KV_TILE;
@@ -229,7 +226,7 @@ INLINE vf attn_exp(vf x)
 INLINE vf
 attn_score(const struct attn_state *s, uint32_t i, uint32_t pos, uint32_t h, struct attn_seen seen)
 {
-    vf x = vf_load(s->w + i * s->w_stride + h * VL);
+    vf x = vf_load(s->w + i * ATTN_TILE + h * VL);
     if (s->j->cap > 0.0f)
         x = cap_of(x, s->j->cap);
     if (s->j->slopes)
@@ -246,7 +243,7 @@ INLINE void attn_softmax_of(const struct attn_state *s,
                             const uint32_t first,
                             const uint32_t end)
 {
-    float *w = s->w + i * s->w_stride, *l = s->l + i * KV_TILE;
+    float *w = s->w + i * ATTN_TILE, *l = s->l + i * KV_TILE;
     vf top = vf_set1(-INFINITY);
     UNROLL_4 for (uint32_t h = first; h < end; h++)
     {
@@ -542,6 +539,7 @@ static void attn_put(const struct attn_state *s, const float *total)
         float *out = j->out + i / j->group * j->out_stride + (size_t)(i % j->group) * s->n_value;
         const float *acc = total + 2 * ATTN_QUERIES + (size_t)i * s->padded;
         for (uint32_t d = 0; d < s->n_value; d += VL) {
+            /* a sum of nothing but -0 is 0, as it is with an unseen value in it */
             const vf x = vf_fma(vf_load(acc + d), inverse, vf_zero());
             vf_store_n(out + d, x, s->n_value - d < VL ? s->n_value - d : VL);
         }

@@ -38,6 +38,7 @@ enum {
     ATTN_TILE = 64,                     /* positions that attention takes at a time, aligned; */
     AMX_ATTN_TILE = 512,                /* on a tile unit */
     ATTN_W_STRIDE = AMX_ATTN_TILE + 16, /* an odd number of lines */
+    ATTN_UNIT_FLOATS = 4096,            /* of K or V as a tile unit takes them */
     MAX_HEAD_DIM = 640,
     ATTN_RANGE = 512,   /* positions whose softmax is summed by itself, aligned; of tiles */
     ATTN_QUERIES = 32,  /* rows x heads that attend together */
@@ -427,9 +428,8 @@ static inline size_t attn_query_floats(uint32_t head_dim)
 
 static inline size_t attn_tile_floats(uint32_t head_dim)
 {
-    enum { UNIT = 2 * 8 * 512 }; /* two groups of eight B */
     const size_t both = 2 * (size_t)ATTN_TILE * ((head_dim + 15) / 16 * 16);
-    return both > UNIT ? both : UNIT;
+    return both > ATTN_UNIT_FLOATS ? both : ATTN_UNIT_FLOATS;
 }
 
 size_t attn_scratch_floats(uint32_t head_dim);
