@@ -22,7 +22,8 @@ enum {
     AMX_ATTN_A = TWO,                /* values of 32 dims or positions in A: hi, lo */
     AMX_ATTN_B = 2 * AMX_TILE_BYTES, /* bytes of 32 by 16: u, v */
     AMX_ATTN_GROUP = 4,              /* B that are taken apart together */
-    AMX_ATTN_HEADS = 7,              /* from so many of a KV head on */
+    AMX_ATTN_DIMS = 128,             /* from heads so wide on, */
+    AMX_ATTN_HEADS = 7,              /* so many of a KV head */
     AMX_ATTN_AHEAD = 320,            /* lines from what is read to what is asked for */
 };
 _Static_assert(2 * AMX_ATTN_GROUP * AMX_ATTN_B <= ATTN_UNIT_FLOATS * 4, "scratch holds two groups");
@@ -537,12 +538,13 @@ AMX static void amx_attn_tile(struct attn_state *s, uint32_t pos, uint32_t last_
 
 static const struct attn_way amx_attn_way = {amx_attn_pack, amx_attn_tile, AMX_ATTN_TILE};
 
-/* F32 and latents keep their vectors, and so do few heads to a KV head, for which vectors multiply
- * K and V sooner than they take them apart: by a number of the model's, so that rows alone and
- * together have the same bits. */
+/* F32 and latents keep their vectors, and so do narrow heads and few to a KV head, for which
+ * vectors multiply K and V sooner than they take them apart: by numbers of the model's, so that
+ * rows alone and together have the same bits. */
 INLINE bool amx_attn_takes(const struct attn_job *j)
 {
-    return j->kv->type != KV_F32 && !j->kv->latent && j->group >= AMX_ATTN_HEADS;
+    return j->kv->type != KV_F32 && !j->kv->latent && j->kv->head_dim >= AMX_ATTN_DIMS &&
+           j->group >= AMX_ATTN_HEADS;
 }
 
 AMX static void amx_attend(const struct attn_job *j)

@@ -373,7 +373,7 @@ extern const struct cpu_kernels cpu_kernels_avx512_bf16; /* the same but for BF1
                                                           * processors are fastest */
 extern const struct cpu_kernels cpu_kernels_amx; /* many rows on a tile unit; avx512's bits but for
                                                   * Q8_0, F16, BF16, Q4_K and Q5_K, and attention of
-                                                  * many heads to a KV head */
+                                                  * wide heads, many to a KV head */
 #endif
 
 /* The best that this machine has, or what `isa`, one of CPU_ISAS, limits it to; NULL if isa is none

@@ -246,7 +246,7 @@ static void check_attention(struct attn_case *c, enum kv_type type, uint32_t dim
 static void attention_is_exact(void **s)
 {
     (void)s;
-    static const uint32_t dims[] = {4, 20, 64, 100, 512};
+    static const uint32_t dims[] = {4, 20, 64, 140, 512};
     static const uint32_t slots[] = {16, 32, 1, 5, 24, 48, 80, 128};
     for (size_t i = 0; i < COUNT(isas); i++) {
         for (int type = KV_F32; type <= KV_Q8_0; type++) {
@@ -270,7 +270,7 @@ static void attention_is_exact(void **s)
 static void all_bits_are_read(void **s)
 {
     (void)s;
-    static const uint32_t dims[] = {64, 128, 40}, slots[] = {16, 32, 48};
+    static const uint32_t dims[] = {144, 128, 40}, slots[] = {16, 32, 48};
     static const enum kv_type types[] = {KV_F16, KV_BF16, KV_Q8_0};
     static const uint32_t steps[] = {1 << 11, 1 << 8, 127};
     for (size_t i = 0; i < COUNT(isas); i++) {
@@ -290,7 +290,7 @@ static void all_bits_are_read(void **s)
 static void windows_caps_and_sinks_are_exact(void **s)
 {
     (void)s;
-    static const uint32_t dims[] = {12, 64, 24}, slots[] = {16, 5, 32};
+    static const uint32_t dims[] = {12, 132, 24}, slots[] = {16, 5, 32};
     static const uint32_t windows[] = {1, 7, 16, 40, 100, 600, 3000};
     for (size_t i = 0; i < COUNT(isas); i++) {
         for (uint32_t n = 0; n < 63; n++) {
@@ -314,7 +314,7 @@ static void windows_caps_and_sinks_are_exact(void **s)
 static void slopes_are_exact(void **s)
 {
     (void)s;
-    static const uint32_t dims[] = {8, 64, 24}, slots[] = {16, 5, 32};
+    static const uint32_t dims[] = {8, 128, 24}, slots[] = {16, 5, 32};
     for (size_t i = 0; i < COUNT(isas); i++) {
         for (uint32_t n = 0; n < 36; n++) {
             float slopes[ATTN_QUERIES];
@@ -360,7 +360,7 @@ static void latents_and_chunks_are_exact(void **s)
 static void both_ways_is_exact(void **s)
 {
     (void)s;
-    static const uint32_t dims[] = {8, 64, 24}, slots[] = {16, 5, 32};
+    static const uint32_t dims[] = {8, 160, 24}, slots[] = {16, 5, 32};
     for (size_t i = 0; i < COUNT(isas); i++) {
         for (uint32_t n = 0; n < 48; n++) {
             struct attn_case c = {.kernels = cpu_kernels_select(isas[i]),
@@ -423,7 +423,7 @@ static void what_is_no_number_stays_none(void **s)
 static void nobody_meets_what_he_does_not_see(void **s)
 {
     (void)s;
-    enum { DIM = 80, ROWS = 4, GROUP = 8, SLOTS = 16, MOST = 1100, N_BLOCKS = MOST / SLOTS + 1 };
+    enum { DIM = 144, ROWS = 4, GROUP = 8, SLOTS = 16, MOST = 1100, N_BLOCKS = MOST / SLOTS + 1 };
     static const enum kv_type types[] = {KV_F32, KV_F16, KV_BF16, KV_Q8_0};
     for (size_t n = 0; n < COUNT(isas) * 16; n++) {
         const uint32_t first_pos = rnd() % (MOST - ROWS), window = n / 4 % 2 ? 3 + rnd() % 600 : 0;
