@@ -1,5 +1,6 @@
 /* Attention on the tile unit: keys and values become B (attention_amx_impl.h), a few rows at a
  * time, while others meet queries, and what comes later is asked for. */
+
 /* Some B: n side by side, of n_steps steps of 32 (dims of keys, positions of values) each. In
  * memory: [n_steps][n]. */
 struct amx_attn_group {
@@ -20,7 +21,7 @@ struct amx_attn_rows {
     size_t scale_step;   /* if this is not 0 one for each, so far apart */
 };
 
-/* From row p, of all steps, on of B i of g: 16 or what is left of a part. */
+/* Of B i from row p of all steps on, up to the next multiple of 16. */
 INLINE struct amx_attn_rows amx_attn_rows_of(const struct attn_state *s,
                                              const struct amx_attn_group *g,
                                              uint32_t i,
