@@ -328,26 +328,33 @@ static double attention_error(const struct attention *a, size_t n)
     return num / den;
 }
 
-/* Contexts of `depth` positions in shuffled blocks, one KV head, `group` query heads. */
-static void bench_attention(struct bench *b, enum kv_type type, uint32_t dim, uint32_t rows)
+/* Contexts of DEPTH positions in shuffled blocks, one KV head, `group` query heads; latent: of so
+ * many values, or 0. */
+static void bench_attention(struct bench *b,
+                            enum kv_type type,
+                            uint32_t dim,
+                            uint32_t latent,
+                            uint32_t group,
+                            uint32_t rows)
 {
-    enum { DEPTH = 1536, GROUP = 8, SLOTS = 16 };
+    enum { DEPTH = 1536, SLOTS = 16 };
     char name[32], shape[48];
-    snprintf(name, sizeof name, "attention/%s", kv_type_name(type));
+    const uint32_t n_value = latent ? latent : dim;
+    snprintf(name, sizeof name, "%s/%s", latent ? "latent" : "attention", kv_type_name(type));
     if (!wanted(b, name))
         return;
-    struct kv_layout kv = {.type = type, .head_dim = dim, .block_tokens = SLOTS};
+    struct kv_layout kv = {.type = type, .head_dim = dim, .latent = latent, .block_tokens = SLOTS};
     kv.half_bytes = kv_row_bytes(type, dim) * SLOTS;
-    kv.head_bytes = kv.block_bytes = 2 * kv.half_bytes;
+    kv.head_bytes = kv.block_bytes = (latent ? 1 : 2) * kv.half_bytes;
     struct attention a = {.kernels = b->k, .n_blocks = DEPTH / SLOTS};
     a.n_contexts = (uint32_t)(stream_bytes() / (a.n_blocks * kv.block_bytes));
     const uint32_t n = a.n_contexts * a.n_blocks;
     uint8_t *memory = huge_memory(n * kv.block_bytes);
     a.blocks = mem_alloc(n * sizeof *a.blocks);
-    float k[MAX_HEAD_DIM], v[MAX_HEAD_DIM], *q = mem_alloc((size_t)rows * GROUP * dim * sizeof *q);
-    float *out = mem_alloc((size_t)rows * GROUP * dim * sizeof *out);
+    float k[MAX_HEAD_DIM], v[MAX_HEAD_DIM], *q = mem_alloc((size_t)rows * group * dim * sizeof *q);
+    float *out = mem_alloc((size_t)rows * group * n_value * sizeof *out);
     float *scratch = mem_aligned(attn_scratch_floats(dim) * sizeof *scratch);
-    for (size_t i = 0; i < (size_t)rows * GROUP * dim; i++)
+    for (size_t i = 0; i < (size_t)rows * group * dim; i++)
         q[i] = rnd_float();
     for (uint32_t i = 0; i < n; i++) {
         for (uint32_t s = 0; s < SLOTS; s++) {
@@ -361,25 +368,25 @@ static void bench_attention(struct bench *b, enum kv_type type, uint32_t dim, ui
     }
     a.job = (struct attn_job){.kv = &kv,
                               .base = memory,
-                              .group = GROUP,
+                              .group = group,
                               .first_pos = DEPTH - rows,
                               .n_rows = rows,
                               .q = q,
                               .out = out,
-                              .q_stride = (size_t)GROUP * dim,
-                              .out_stride = (size_t)GROUP * dim,
+                              .q_stride = (size_t)group * dim,
+                              .out_stride = (size_t)group * n_value,
                               .scale = 0.125f,
                               .scratch = scratch};
     const double seconds = seconds_of((struct timed){run_attention, &a});
-    snprintf(shape, sizeof shape, "%u rows x 8, dim %u", rows, dim);
+    snprintf(shape, sizeof shape, "%u rows x %u, dim %u", rows, group, dim);
     report(b,
            name,
            shape,
            seconds,
-           4.0 * dim * DEPTH * GROUP * rows * a.n_contexts,
+           2.0 * (dim + n_value) * DEPTH * group * rows * a.n_contexts,
            b->f32,
            (double)n * (double)kv.block_bytes,
-           attention_error(&a, (size_t)rows * GROUP * dim),
+           attention_error(&a, (size_t)rows * group * n_value),
            type == KV_F32 ? 1e-11 : 1e-9); /* a tile unit takes 16 bits of a number */
     free(memory);
     free(a.blocks);
@@ -583,8 +590,10 @@ static void bench_isa(struct bench *b)
     for (int format = 0; format < N_PANEL_FORMATS; format++)
         bench_linear(b, (enum panel_format)format);
     for (int type = KV_F32; type <= KV_Q8_0; type++) {
-        bench_attention(b, (enum kv_type)type, 64, 1);
-        bench_attention(b, (enum kv_type)type, 128, 4);
+        bench_attention(b, (enum kv_type)type, 64, 0, 8, 1);
+        bench_attention(b, (enum kv_type)type, 128, 0, 8, 4);
+        bench_attention(b, (enum kv_type)type, 576, 512, 16, 1);
+        bench_attention(b, (enum kv_type)type, 576, 512, 16, 2);
     }
     bench_rows(b);
 }

@@ -13,6 +13,12 @@ struct amx_attn_group {
     uint8_t *b;
 };
 
+/* Positions that lie in a row do not lie in one block. */
+INLINE bool amx_attn_scattered(const struct attn_job *j)
+{
+    return j->kv->block_tokens % KV_TILE != 0;
+}
+
 /* Where rows of one of them lie. */
 struct amx_attn_rows {
     const uint8_t *at;
@@ -43,7 +49,7 @@ INLINE struct amx_attn_rows amx_attn_rows_of(const struct attn_state *s,
                                   .scale_step = n_scales};
 }
 
-/* A pair of rows to B: of u, and of v a tile further. */
+/* Two rows as pairs: of u, and of v a tile further. */
 INLINE void amx_attn_pair(vf first, vf second, const enum kv_type type, uint8_t *to)
 {
     vb_store(to, amx_pairs(first, second));
@@ -87,13 +93,14 @@ static float amx_attn_one(const struct attn_state *s,
                           const enum kv_type type)
 {
     const struct attn_part at = attn_part_at(s->j, g->pos + p);
-    const float x = g->values ? kv_get(type, at.v, d) : kv_get(type, at.k, (size_t)d * at.n_slots);
+    const bool apart = g->values && !s->j->kv->latent;
+    const float x = apart ? kv_get(type, at.v, d) : kv_get(type, at.k, (size_t)d * at.n_slots);
     if (type != KV_Q8_0)
         return x;
-    return x * (g->values ? at.v_scales[d / 32] : at.k_scales[d / 32 * at.n_slots]);
+    return x * (apart ? at.v_scales[d / 32] : at.k_scales[d / 32 * at.n_slots]);
 }
 
-/* Row p of B i where positions that lie in a row do not lie in one block. */
+/* Row p of B i of scattered positions. */
 static vf amx_attn_row_of_ones(const struct attn_state *s,
                                const struct amx_attn_group *g,
                                uint32_t i,
@@ -117,7 +124,7 @@ static vf amx_attn_row(const struct attn_state *s,
                        uint32_t p,
                        const enum kv_type type)
 {
-    if (attn_copies(s->j))
+    if (amx_attn_scattered(s->j))
         return amx_attn_row_of_ones(s, g, i, p, type);
     const uint32_t d = g->at + i * VL, left = g->values && d < s->n_value ? s->n_value - d : 0;
     const bool is = g->values ? p >= g->seen.from && p < g->seen.end && left > 0 : p < s->dim;
@@ -146,9 +153,68 @@ static void amx_attn_split_rows(const struct attn_state *s,
                       to + k * 32);
 }
 
+/* Of a latent, value d of the 16 positions of the tile from p on, as they lie side by side in K;
+ * those not seen are 0. */
+static vf amx_attn_latent(const struct attn_state *s,
+                          const struct amx_attn_group *g,
+                          uint32_t p,
+                          uint32_t d,
+                          const enum kv_type type)
+{
+    const __mmask16 lanes = amx_attn_lanes(g->seen, p / VL);
+    if (lanes == 0 || d >= s->dim)
+        return vf_zero();
+    if (amx_attn_scattered(s->j)) {
+        float x[VL] = {0};
+        for (uint32_t c = 0; c < VL; c++) {
+            if (lanes >> c & 1)
+                x[c] = amx_attn_one(s, g, p + c, d, type);
+        }
+        return vf_load(x);
+    }
+    const struct attn_part *at = &s->parts[p / KV_TILE];
+    vf scale = vf_zero();
+    if (type == KV_Q8_0)
+        scale = vf_load(at->k_scales + d / 32 * at->n_slots);
+    const vf x = kv_load_scaled(type, at->k + d * at->n_slots * KV_SIZE(type), scale);
+    return _mm512_maskz_mov_ps(lanes, x);
+}
+
+/* Of a latent values d to d + 7 of 32 positions from p on, paired as amx_attn_weigh does it.
+ * to: [8][16][2] */
+INLINE void amx_attn_split_latent(const struct attn_state *s,
+                                  const struct amx_attn_group *g,
+                                  uint32_t p,
+                                  uint32_t d,
+                                  const enum kv_type type,
+                                  uint8_t *to)
+{
+    const bool all = g->seen.from <= p && g->seen.end >= p + 32 && d + 8 <= s->dim;
+    vf x[2], scale[2] = {vf_zero(), vf_zero()};
+    if (!all || amx_attn_scattered(s->j)) {
+        for (uint32_t i = 0; i < 8; i++, to += 64) {
+            x[0] = amx_attn_latent(s, g, p, d + i, type);
+            x[1] = amx_attn_latent(s, g, p + VL, d + i, type);
+            amx_attn_pair(x[0], x[1], type, to);
+        }
+        return;
+    }
+    const struct attn_part *at = &s->parts[p / KV_TILE];
+    const size_t n_slots = at->n_slots, step = n_slots * KV_SIZE(type);
+    const uint8_t *k[2] = {at[0].k + d * step, at[1].k + d * step};
+    for (uint32_t h = 0; type == KV_Q8_0 && h < 2; h++)
+        scale[h] = vf_load(at[h].k_scales + d / 32 * n_slots);
+    UNROLL for (uint32_t i = 0; i < 8; i++)
+    {
+        UNROLL for (uint32_t h = 0; h < 2; h++) x[h] =
+            kv_load_scaled(type, k[h] + i * step, scale[h]);
+        amx_attn_pair(x[0], x[1], type, to + i * 64);
+    }
+}
+
 /* What is asked for into the second cache: the keys of every part, then the values of every part,
- * then the keys of the parts behind the tile, as they lie in blocks of 16 positions (of others some
- * of it comes unasked). */
+ * but of a latent, then the keys of the parts behind the tile, as they lie in blocks of 16
+ * positions (of others some of it comes unasked). */
 struct amx_attn_ask {
     uint32_t first, part, end; /* parts */
     uint32_t pass, left;       /* lines of a part; */
@@ -160,7 +226,7 @@ INLINE void amx_attn_ask_part(const struct attn_state *s, struct amx_attn_ask *a
 {
     if (a->part == a->end) {
         a->part = a->first;
-        a->pass++;
+        a->pass += a->pass == 0 && a->lines[1] == 0 ? 2 : 1;
     }
     const struct attn_part *part = (a->pass < 2 ? s->parts : s->next) + a->part++;
     a->at = a->pass == 1 ? part->v : part->k;
@@ -169,11 +235,16 @@ INLINE void amx_attn_ask_part(const struct attn_state *s, struct amx_attn_ask *a
 
 INLINE void amx_attn_ask(const struct attn_state *s, struct amx_attn_ask *a, uint32_t n)
 {
-    for (; n > 0 && a->pass < 3; n--, a->at += 64) {
+    while (n > 0 && a->pass < 3) {
         if (a->left == 0)
             amx_attn_ask_part(s, a);
-        __builtin_prefetch(a->at, 0, 2);
-        a->left--;
+        const uint32_t now = n < a->left ? n : a->left;
+        const uint8_t *at = a->at;
+        for (uint32_t i = 0; i < now; i++, at += 64)
+            __builtin_prefetch(at, 0, 2);
+        a->at = at;
+        a->left -= now;
+        n -= now;
     }
 }
 
@@ -182,12 +253,12 @@ static struct amx_attn_ask amx_attn_ask_from(const struct attn_state *s,
                                              uint32_t end,
                                              const enum kv_type type)
 {
-    const uint32_t bytes = KV_TILE * KV_SIZE(type);
+    const uint32_t bytes = KV_TILE * KV_SIZE(type), n_value = s->j->kv->latent ? 0 : s->n_value;
     struct amx_attn_ask a = {.first = first,
                              .part = first,
                              .end = end,
-                             .lines = {(s->dim * bytes + 63) / 64, (s->n_value * bytes + 63) / 64}};
-    if (attn_copies(s->j)) /* there are no parts */
+                             .lines = {(s->dim * bytes + 63) / 64, (n_value * bytes + 63) / 64}};
+    if (amx_attn_scattered(s->j)) /* there are no parts */
         a.pass = 3;
     for (uint32_t left = AMX_ATTN_AHEAD; left > 0 && a.pass < 3;) {
         amx_attn_ask_part(s, &a);
@@ -210,14 +281,17 @@ struct amx_attn_work {
 
 INLINE void amx_attn_half(const struct attn_state *s,
                           struct amx_attn_work *w,
-                          const enum kv_type type)
+                          const enum kv_type type,
+                          const bool transposed)
 {
     const struct amx_attn_group *g = w->g;
     const uint32_t p = w->p, first = g->values ? g->seen.from : 0;
     const uint32_t last = g->values ? g->seen.end : s->dim;
     const uint32_t from = first > p ? first - p : 0, end = last > p ? last - p : 0;
     const bool all_columns = !g->values || g->at + (w->i + 1) * VL <= s->n_value;
-    if (attn_copies(s->j) || !all_columns || from >= end || from >= 16) {
+    if (transposed) {
+        amx_attn_split_latent(s, g, p / 32 * 32, g->at + w->i * VL + p % 32 / 2, type, w->to);
+    } else if (amx_attn_scattered(s->j) || !all_columns || from >= end || from >= 16) {
         amx_attn_split_rows(s, g, w->i, p, type, w->to);
     } else {
         const struct amx_attn_rows r = amx_attn_rows_of(s, g, w->i, p, type);
@@ -241,31 +315,37 @@ INLINE void amx_attn_half(const struct attn_state *s,
 
 /* Functions of their own: in every place where they are called they would not fit the cache for
  * instructions. */
-NOT_INLINE static void amx_attn_half_f16(const struct attn_state *s, struct amx_attn_work *w)
-{
-    amx_attn_half(s, w, KV_F16);
-}
-
-NOT_INLINE static void amx_attn_half_bf16(const struct attn_state *s, struct amx_attn_work *w)
-{
-    amx_attn_half(s, w, KV_BF16);
-}
-
-NOT_INLINE static void amx_attn_half_q8_0(const struct attn_state *s, struct amx_attn_work *w)
-{
-    amx_attn_half(s, w, KV_Q8_0);
-}
+#define AMX_ATTN_HALF(name, type, transposed)                                                      \
+    NOT_INLINE static void amx_attn_half_##name(const struct attn_state *s,                        \
+                                                struct amx_attn_work *w)                           \
+    {                                                                                              \
+        amx_attn_half(s, w, type, transposed);                                                     \
+    }
+AMX_ATTN_HALF(f16, KV_F16, false)
+AMX_ATTN_HALF(f16_latent, KV_F16, true)
+AMX_ATTN_HALF(bf16, KV_BF16, false)
+AMX_ATTN_HALF(bf16_latent, KV_BF16, true)
+AMX_ATTN_HALF(q8_0, KV_Q8_0, false)
+AMX_ATTN_HALF(q8_0_latent, KV_Q8_0, true)
+#undef AMX_ATTN_HALF
 
 INLINE void amx_attn_do(const struct attn_state *s,
                         struct amx_attn_work *w,
-                        const enum kv_type type)
+                        const enum kv_type type,
+                        const bool transposed)
 {
     if (w->left == 0)
         return;
-    if (type == KV_F16)
+    if (type == KV_F16 && transposed)
+        amx_attn_half_f16_latent(s, w);
+    else if (type == KV_F16)
         amx_attn_half_f16(s, w);
+    else if (type == KV_BF16 && transposed)
+        amx_attn_half_bf16_latent(s, w);
     else if (type == KV_BF16)
         amx_attn_half_bf16(s, w);
+    else if (transposed)
+        amx_attn_half_q8_0_latent(s, w);
     else
         amx_attn_half_q8_0(s, w);
 }

@@ -48,6 +48,15 @@ static void amx_attn_pack(struct attn_state *s)
     }
 }
 
+/* Lanes of vector h of a tile that are seen. */
+INLINE __mmask16 amx_attn_lanes(struct attn_seen seen, uint32_t h)
+{
+    const uint32_t at = h * VL, from = seen.from > at ? seen.from - at : 0;
+    const uint32_t end = seen.end > at ? seen.end - at : 0;
+    const uint32_t below = end < VL ? (1u << end) - 1 : 0xffff;
+    return (__mmask16)(from < VL ? below & ~((1u << from) - 1) : 0);
+}
+
 #include "backend/cpu/attention_amx_b_impl.h"
 
 /* --- products ----------------------------------------------------------------------------------
@@ -55,15 +64,20 @@ static void amx_attn_pack(struct attn_state *s)
 
 /* Queries that meet a group. */
 struct amx_attn {
-    const uint16_t *a; /* of the first, at the group's first step; */
-    size_t a_stride;   /* values to the next one's */
-    float *c;          /* of the first query and B, whose next is 16 further; */
-    size_t c_stride;   /* values to the next query's */
+    const uint16_t *a; /* hi of the first 16, at the group's first step; */
+    size_t a_stride;   /* values from row to row of theirs, */
+    size_t a_lo;       /* to lo, */
+    size_t a_below;    /* to the next 16, */
+    size_t a_step;     /* to the next step */
+    float *c;          /* of the first 16 queries and B; */
+    size_t c_stride;   /* values from row to row of it, */
+    size_t c_below;    /* to the next 16, */
+    size_t c_beside;   /* to the next B */
     bool begin, load;  /* C begins, with what it holds or 0; */
     bool end;          /* C ends */
 };
 
-#define AMX_ATTN_C(r, p) (m->c + (r)*AMX_ROWS * m->c_stride + (p)*PANEL_COLS)
+#define AMX_ATTN_C(r, p) (m->c + (r)*m->c_below + (p)*m->c_beside)
 #define AMX_ATTN_BEGIN(t, r, p)                                                                    \
     {                                                                                              \
         if (m->load)                                                                               \
@@ -73,19 +87,28 @@ struct amx_attn {
     }
 #define AMX_ATTN_DO                                                                                \
     AMX_STAY;                                                                                      \
-    amx_attn_do(s, w, type);                                                                       \
+    amx_attn_do(s, w, type, transposed);                                                           \
     AMX_STAY;
+
+/* Queries in a meet what is of K or V in b. */
+#define AMX_ATTN_PRODUCT(c, a, b)                                                                  \
+    {                                                                                              \
+        if (transposed)                                                                            \
+            _tile_dpbf16ps(c, b, a);                                                               \
+        else                                                                                       \
+            _tile_dpbf16ps(c, a, b);                                                               \
+    }
 
 /* B t of a step meets up to 16 queries. */
 #define AMX_ATTN_MEET(t)                                                                           \
     {                                                                                              \
         _tile_loadd(6, b + (t)*AMX_ATTN_B, 64);                                                    \
-        _tile_dpbf16ps(t, 5, 6);                                                                   \
+        AMX_ATTN_PRODUCT(t, 5, 6)                                                                  \
         AMX_ATTN_DO                                                                                \
-        _tile_dpbf16ps(t, 4, 6);                                                                   \
+        AMX_ATTN_PRODUCT(t, 4, 6)                                                                  \
         if (type != KV_BF16) {                                                                     \
             _tile_loadd(7, b + (t)*AMX_ATTN_B + AMX_TILE_BYTES, 64);                               \
-            _tile_dpbf16ps(t, 4, 7);                                                               \
+            AMX_ATTN_PRODUCT(t, 4, 7)                                                              \
         }                                                                                          \
         AMX_ATTN_DO                                                                                \
     }
@@ -96,6 +119,7 @@ AMX_INLINE void amx_attn_flat(const struct attn_state *s,
                               const struct amx_attn *m,
                               struct amx_attn_work *w,
                               const enum kv_type type,
+                              const bool transposed,
                               const int P)
 {
     const int a_bytes = (int)(m->a_stride * sizeof *m->a), c_bytes = (int)(m->c_stride * 4);
@@ -110,9 +134,9 @@ AMX_INLINE void amx_attn_flat(const struct attn_state *s,
             AMX_ATTN_BEGIN(3, 0, 3)
         }
     }
-    for (uint32_t i = 0; i < g->n_steps; i++, a += AMX_ATTN_A, b += P * AMX_ATTN_B) {
+    for (uint32_t i = 0; i < g->n_steps; i++, a += m->a_step, b += P * AMX_ATTN_B) {
         _tile_loadd(4, a, a_bytes);
-        _tile_loadd(5, a + 32, a_bytes);
+        _tile_loadd(5, a + m->a_lo, a_bytes);
         AMX_ATTN_MEET(0)
         if (P > 1)
             AMX_ATTN_MEET(1)
@@ -136,8 +160,8 @@ AMX_INLINE void amx_attn_flat(const struct attn_state *s,
 
 #define AMX_ATTN_TWO(above, below, b)                                                              \
     {                                                                                              \
-        _tile_dpbf16ps(above, 4, b);                                                               \
-        _tile_dpbf16ps(below, 5, b);                                                               \
+        AMX_ATTN_PRODUCT(above, 4, b)                                                              \
+        AMX_ATTN_PRODUCT(below, 5, b)                                                              \
         AMX_ATTN_DO                                                                                \
     }
 
@@ -147,10 +171,11 @@ AMX_INLINE void amx_attn_square(const struct attn_state *s,
                                 const struct amx_attn *m,
                                 struct amx_attn_work *w,
                                 const enum kv_type type,
+                                const bool transposed,
                                 const int P)
 {
     const int a_bytes = (int)(m->a_stride * sizeof *m->a), c_bytes = (int)(m->c_stride * 4);
-    const uint16_t *a = m->a, *below = m->a + AMX_ROWS * m->a_stride;
+    const uint16_t *a = m->a, *below = m->a + m->a_below;
     const uint8_t *b = g->b;
     if (m->begin) {
         AMX_ATTN_BEGIN(0, 0, 0)
@@ -162,8 +187,8 @@ AMX_INLINE void amx_attn_square(const struct attn_state *s,
     }
     for (uint32_t i = 0; i < g->n_steps; i++) {
         _tile_loadd(6, b, 64);
-        _tile_loadd(4, a + 32, a_bytes);
-        _tile_loadd(5, below + 32, a_bytes);
+        _tile_loadd(4, a + m->a_lo, a_bytes);
+        _tile_loadd(5, below + m->a_lo, a_bytes);
         AMX_ATTN_TWO(0, 2, 6)
         if (P > 1) {
             _tile_loadd(7, b + AMX_ATTN_B, 64);
@@ -182,8 +207,8 @@ AMX_INLINE void amx_attn_square(const struct attn_state *s,
                 AMX_ATTN_TWO(1, 3, 7)
             }
         }
-        a += AMX_ATTN_A;
-        below += AMX_ATTN_A;
+        a += m->a_step;
+        below += m->a_step;
         b += P * AMX_ATTN_B;
     }
     if (m->end) {
@@ -197,6 +222,7 @@ AMX_INLINE void amx_attn_square(const struct attn_state *s,
 }
 
 #undef AMX_ATTN_TWO
+#undef AMX_ATTN_PRODUCT
 #undef AMX_ATTN_DO
 #undef AMX_ATTN_BEGIN
 #undef AMX_ATTN_C
@@ -207,22 +233,23 @@ AMX_INLINE void amx_attn_meet(const struct attn_state *s,
                               const struct amx_attn *m,
                               struct amx_attn_work *w,
                               uint32_t n_query,
-                              const enum kv_type type)
+                              const enum kv_type type,
+                              const bool transposed)
 {
     AMX_STAY; /* compilers do not see what tiles are loaded from */
     if (n_query > AMX_ROWS && g->n == 2)
-        amx_attn_square(s, g, m, w, type, 2);
+        amx_attn_square(s, g, m, w, type, transposed, 2);
     else if (n_query > AMX_ROWS)
-        amx_attn_square(s, g, m, w, type, 1);
+        amx_attn_square(s, g, m, w, type, transposed, 1);
     else if (g->n == 4)
-        amx_attn_flat(s, g, m, w, type, 4);
+        amx_attn_flat(s, g, m, w, type, transposed, 4);
     else if (g->n == 2)
-        amx_attn_flat(s, g, m, w, type, 2);
+        amx_attn_flat(s, g, m, w, type, transposed, 2);
     else
-        amx_attn_flat(s, g, m, w, type, 1);
+        amx_attn_flat(s, g, m, w, type, transposed, 1);
     AMX_STAY; /* nor what they are stored to */
     while (w->left > 0)
-        amx_attn_do(s, w, type);
+        amx_attn_do(s, w, type, transposed);
 }
 
 /* B from first_at to end_at (parts or dims), of each steps first .. end - 1, in groups: all steps
@@ -269,11 +296,14 @@ INLINE bool amx_attn_next(const struct amx_attn_walk *k, struct amx_attn_group *
     return true;
 }
 
-INLINE struct amx_attn_work amx_attn_work_of(const struct amx_attn_group *g,
-                                             struct amx_attn_ask *ask)
+/* w takes up g. (Copied whole, w would wait for its last numbers to be written.) */
+INLINE void amx_attn_take(struct amx_attn_work *w, const struct amx_attn_group *g, bool any)
 {
-    return (struct amx_attn_work){
-        .g = g, .left = g->n * g->n_steps * 2, .p = g->first * 32, .to = g->b, .ask = ask};
+    w->g = g;
+    w->left = any ? g->n * g->n_steps * 2 : 0;
+    w->i = 0;
+    w->p = g->first * 32;
+    w->to = g->b;
 }
 
 /* k's queries meet its groups. first: of the first group; kind: of values, what is seen. */
@@ -282,16 +312,19 @@ AMX_INLINE void amx_attn_run(const struct attn_state *s,
                              const struct amx_attn *first,
                              const struct amx_attn_group *kind,
                              struct amx_attn_ask *ask,
-                             const enum kv_type type)
+                             const enum kv_type type,
+                             const bool transposed)
 {
+    const uint32_t each = kind->values ? VL : 1;
     struct amx_attn_group g[2] = {*kind, *kind};
     struct amx_attn m = *first;
     g[0].b = (uint8_t *)s->k;
     g[1].b = g[0].b + (size_t)AMX_ATTN_GROUP * AMX_ATTN_B;
     bool more = amx_attn_next(k, &g[0]);
-    struct amx_attn_work w = amx_attn_work_of(&g[0], ask);
-    while (more && w.left > 0)
-        amx_attn_do(s, &w, type);
+    struct amx_attn_work w = {.ask = ask};
+    amx_attn_take(&w, &g[0], more);
+    while (w.left > 0)
+        amx_attn_do(s, &w, type, transposed);
     for (uint32_t i = 0; more; i ^= 1) {
         const struct amx_attn_group *now = &g[i];
         struct amx_attn_group *next = &g[i ^ 1];
@@ -299,13 +332,12 @@ AMX_INLINE void amx_attn_run(const struct attn_state *s,
         *next = *now;
         next->b = b;
         more = amx_attn_next(k, next);
-        w = amx_attn_work_of(next, ask);
-        w.left = more ? w.left : 0;
-        m.a = first->a + (size_t)(now->first - k->first) * AMX_ATTN_A;
-        m.c = first->c + (size_t)(now->at - k->first_at) * (now->values ? 1 : KV_TILE);
+        amx_attn_take(&w, next, more);
+        m.a = first->a + (now->first - k->first) * first->a_step;
+        m.c = first->c + (now->at - k->first_at) / each * first->c_beside;
         m.begin = k->across || now->first == k->first;
         m.end = k->across || now->first + now->n_steps == k->end;
-        amx_attn_meet(s, now, &m, &w, k->n_query, type);
+        amx_attn_meet(s, now, &m, &w, k->n_query, type, transposed);
     }
 }
 
@@ -322,15 +354,6 @@ AMX static void amx_attn_config(uint32_t n_query)
 
 /* --- weights -----------------------------------------------------------------------------------
  */
-
-/* Lanes of vector h of a tile that are seen. */
-INLINE __mmask16 amx_attn_lanes(struct attn_seen seen, uint32_t h)
-{
-    const uint32_t at = h * VL, from = seen.from > at ? seen.from - at : 0;
-    const uint32_t end = seen.end > at ? seen.end - at : 0;
-    const uint32_t below = end < VL ? (1u << end) - 1 : 0xffff;
-    return (__mmask16)(from < VL ? below & ~((1u << from) - 1) : 0);
-}
 
 /* Vectors h and h + 1 of query i's scores as its softmax takes them, and the largest of those seen;
  * whole: all are; plain: scores are taken as they are. */
@@ -374,9 +397,15 @@ INLINE vf amx_attn_rounded(vf x)
     return _mm512_castsi512_ps(vi_plus(_mm512_castps_si512(x), vi_set1(0x8000)));
 }
 
-/* Vectors h and h + 1 of w to weights, as A, in place. */
-INLINE void amx_attn_weigh(
-    float *w, uint32_t h, struct attn_seen seen, vf less, vf *sum, const bool whole)
+/* Vectors h and h + 1 of w to weights, in place: hi, then lo, of A, or in pairs, each of a position
+ * and the one 16 behind. */
+INLINE void amx_attn_weigh(float *w,
+                           uint32_t h,
+                           struct attn_seen seen,
+                           vf less,
+                           vf *sum,
+                           const bool whole,
+                           const bool pairs)
 {
     vf x[2], lo[2];
     UNROLL for (uint32_t k = 0; k < 2; k++)
@@ -389,13 +418,18 @@ INLINE void amx_attn_weigh(
         lo[k] = amx_attn_rounded(vf_sub(x[k], amx_upper(hi)));
         x[k] = hi;
     }
-    vb_store((uint8_t *)(w + h * VL), amx_attn_upper(x[0], x[1]));
-    vb_store((uint8_t *)(w + (h + 1) * VL), amx_attn_upper(lo[0], lo[1]));
+    vb_store((uint8_t *)(w + h * VL), pairs ? amx_pairs(x[0], x[1]) : amx_attn_upper(x[0], x[1]));
+    vb_store((uint8_t *)(w + (h + 1) * VL),
+             pairs ? amx_pairs(lo[0], lo[1]) : amx_attn_upper(lo[0], lo[1]));
 }
 
 /* Query i's scores of all that the job's queries see. */
-INLINE void amx_attn_softmax_of(
-    const struct attn_state *s, uint32_t i, uint32_t pos, struct attn_seen any, const bool plain)
+INLINE void amx_attn_softmax_of(const struct attn_state *s,
+                                uint32_t i,
+                                uint32_t pos,
+                                struct attn_seen any,
+                                const bool plain,
+                                const bool pairs)
 {
     const struct attn_seen seen = attn_sees(s, i, pos);
     const uint32_t first = any.from / 32 * 2, end = amx_attn_steps(any.end) * 2;
@@ -413,9 +447,9 @@ INLINE void amx_attn_softmax_of(
     float *w = s->w + i * ATTN_W_STRIDE;
     for (uint32_t h = first; h < end; h += 2) {
         if (h * VL >= seen.from && (h + 2) * VL <= seen.end)
-            amx_attn_weigh(w, h, seen, less, sum, true);
+            amx_attn_weigh(w, h, seen, less, sum, true, pairs);
         else
-            amx_attn_weigh(w, h, seen, less, sum, false);
+            amx_attn_weigh(w, h, seen, less, sum, false, pairs);
     }
     vf_store(s->l + i * KV_TILE, vf_add(sum[0], sum[1]));
 }
@@ -424,12 +458,14 @@ NOT_INLINE static void amx_attn_softmax(const struct attn_state *s,
                                         uint32_t pos,
                                         struct attn_seen any)
 {
-    const bool plain = s->j->cap == 0.0f && !s->j->slopes;
+    const bool plain = s->j->cap == 0.0f && !s->j->slopes, pairs = s->j->kv->latent;
     for (uint32_t i = 0; i < s->n_query; i++) {
-        if (plain)
-            amx_attn_softmax_of(s, i, pos, any, true);
+        if (plain && pairs)
+            amx_attn_softmax_of(s, i, pos, any, true, true);
+        else if (plain)
+            amx_attn_softmax_of(s, i, pos, any, true, false);
         else
-            amx_attn_softmax_of(s, i, pos, any, false);
+            amx_attn_softmax_of(s, i, pos, any, false, pairs);
     }
 }
 
@@ -442,7 +478,13 @@ static bool amx_attn_finite(
 {
     enum { NO_NUMBER_OR_INFINITE = 0x99 };
     const struct amx_attn_group g = {.values = true, .pos = pos, .seen = {from, end}};
-    for (uint32_t p = from; p < end; p++) {
+    for (uint32_t p = from / VL * VL; s->j->kv->latent && p < end; p += VL) {
+        for (uint32_t d = 0; d < s->n_value; d++) {
+            if (_mm512_fpclass_ps_mask(amx_attn_latent(s, &g, p, d, type), NO_NUMBER_OR_INFINITE))
+                return false;
+        }
+    }
+    for (uint32_t p = from; !s->j->kv->latent && p < end; p++) {
         for (uint32_t i = 0; i < s->padded / VL; i++) {
             if (_mm512_fpclass_ps_mask(amx_attn_row(s, &g, i, p, type), NO_NUMBER_OR_INFINITE))
                 return false;
@@ -464,10 +506,15 @@ AMX_INLINE void amx_attn_scores(const struct attn_state *s,
                                     .n_query = s->n_query};
     const struct amx_attn m = {.a = (const uint16_t *)s->q,
                                .a_stride = act_two_stride(s->dim),
+                               .a_lo = 32,
+                               .a_below = AMX_ROWS * act_two_stride(s->dim),
+                               .a_step = AMX_ATTN_A,
                                .c = s->w + part * KV_TILE,
-                               .c_stride = ATTN_W_STRIDE};
+                               .c_stride = ATTN_W_STRIDE,
+                               .c_below = AMX_ROWS * ATTN_W_STRIDE,
+                               .c_beside = KV_TILE};
     const struct amx_attn_group keys = {.pos = pos, .seen = any};
-    amx_attn_run(s, &k, &m, &keys, ask, type);
+    amx_attn_run(s, &k, &m, &keys, ask, type, false);
 }
 
 /* Queries first .. first + n_query - 1, of which some see what is in `seen`. Few take all dims of
@@ -490,13 +537,22 @@ AMX_INLINE void amx_attn_values(const struct attn_state *s,
     const struct amx_attn m = {.a = (const uint16_t *)(s->w + first * ATTN_W_STRIDE) +
                                     (size_t)from * AMX_ATTN_A,
                                .a_stride = ATTN_W_STRIDE * 2,
+                               .a_lo = 32,
+                               .a_below = AMX_ROWS * ATTN_W_STRIDE * 2,
+                               .a_step = AMX_ATTN_A,
                                .c = s->acc + (size_t)first * s->padded,
                                .c_stride = s->padded,
+                               .c_below = (size_t)AMX_ROWS * s->padded,
+                               .c_beside = VL,
                                .load = true};
     const struct amx_attn_group values = {.values = true, .pos = pos, .seen = seen};
-    amx_attn_run(s, &k, &m, &values, ask, type);
+    amx_attn_run(s, &k, &m, &values, ask, type, false);
 }
 
+#include "backend/cpu/attention_amx_latent_impl.h"
+
+/* All queries' values, of which each sees what any does, those not seen with a weight of 0; or,
+ * where that would bring up what is no number, of each row what it sees. */
 AMX_INLINE void amx_attn_tile_as(const struct attn_state *s, uint32_t pos, const enum kv_type type)
 {
     const struct attn_seen a = attn_sees(s, 0, pos), z = attn_sees(s, s->n_query - 1, pos);
@@ -507,22 +563,28 @@ AMX_INLINE void amx_attn_tile_as(const struct attn_state *s, uint32_t pos, const
         amx_attn_ask_from(s, any.from / KV_TILE, (any.end + KV_TILE - 1) / KV_TILE, type);
     amx_attn_scores(s, pos, any, &ask, type);
     amx_attn_softmax(s, pos, any);
-    const bool together = all.from < all.end;
-    if (amx_attn_finite(s, pos, any.from, together ? all.from : any.end, type) &&
-        amx_attn_finite(s, pos, together ? all.end : any.end, any.end, type)) {
-        amx_attn_values(s, pos, 0, s->n_query, any, &ask, type);
-        return;
+    const bool latent = s->j->kv->latent, together = all.from < all.end;
+    if (latent)
+        amx_latent_weights(s, any);
+    const uint32_t n = amx_attn_finite(s, pos, any.from, together ? all.from : any.end, type) &&
+                               amx_attn_finite(s, pos, together ? all.end : any.end, any.end, type)
+                           ? s->n_query
+                           : s->j->group;
+    amx_attn_config(latent ? 2 * AMX_ROWS : n);
+    for (uint32_t i = 0; i < s->n_query; i += n) {
+        const struct attn_seen seen = n == s->n_query ? any : attn_sees(s, i, pos);
+        if (latent)
+            amx_latent_values(s, pos, i, n, seen, &ask, type);
+        else
+            amx_attn_values(s, pos, i, n, seen, &ask, type);
     }
-    amx_attn_config(s->j->group);
-    for (uint32_t i = 0; i < s->n_query; i += s->j->group)
-        amx_attn_values(s, pos, i, s->j->group, attn_sees(s, i, pos), &ask, type);
     amx_attn_config(s->n_query);
 }
 
 AMX static void amx_attn_tile(struct attn_state *s, uint32_t pos, uint32_t last_pos)
 {
-    if (!attn_copies(s->j))
-        attn_find(s, pos, last_pos);
+    if (!amx_attn_scattered(s->j))
+        attn_find(s, pos, last_pos, false);
     switch (s->j->kv->type) {
     case KV_F16:
         amx_attn_tile_as(s, pos, KV_F16);
@@ -538,13 +600,13 @@ AMX static void amx_attn_tile(struct attn_state *s, uint32_t pos, uint32_t last_
 
 static const struct attn_way amx_attn_way = {amx_attn_pack, amx_attn_tile, AMX_ATTN_TILE};
 
-/* F32 and latents keep their vectors, and so do narrow heads and few to a KV head, for which
+/* F32 keeps its vectors, and so do narrow heads and few to a KV head, for which
  * vectors multiply K and V sooner than they take them apart: by numbers of the model's, so that
  * rows alone and together have the same bits. */
 INLINE bool amx_attn_takes(const struct attn_job *j)
 {
-    return j->kv->type != KV_F32 && !j->kv->latent && j->kv->head_dim >= AMX_ATTN_DIMS &&
-           j->group >= AMX_ATTN_HEADS;
+    const uint32_t dims = j->kv->latent ? AMX_LATENT_DIMS : AMX_ATTN_DIMS;
+    return j->kv->type != KV_F32 && j->kv->head_dim >= dims && j->group >= AMX_ATTN_HEADS;
 }
 
 AMX static void amx_attend(const struct attn_job *j)

@@ -113,7 +113,7 @@ INLINE struct attn_seen attn_sees(const struct attn_state *s, uint32_t i, uint32
 
 #include "backend/cpu/attention_kv_impl.h"
 
-/* Tiles that are not read where they lie. */
+/* Tiles that vectors do not read where they lie. */
 INLINE bool attn_copies(const struct attn_job *j)
 {
     return j->kv->latent || j->kv->block_tokens % KV_TILE != 0;
@@ -417,8 +417,8 @@ static struct attn_part attn_behind(const struct attn_state *s, uint32_t i, stru
     return s->j->more && pos + KV_TILE > from ? attn_next_head(s->j, pos) : part;
 }
 
-/* Where the tile at `pos` lies, as far as any query sees it, and the next. */
-static void attn_find(struct attn_state *s, uint32_t pos, uint32_t last_pos)
+/* Where the tile at `pos` lies, or its copy, as far as any query sees it, and the next. */
+static void attn_find(struct attn_state *s, uint32_t pos, uint32_t last_pos, bool copies)
 {
     const uint32_t from = attn_sees(s, 0, pos).from, end = attn_sees(s, s->n_query - 1, pos).end;
     for (uint32_t i = from / KV_TILE; i * KV_TILE < end; i++) {
@@ -427,10 +427,10 @@ static void attn_find(struct attn_state *s, uint32_t pos, uint32_t last_pos)
         const uint32_t f = from > first ? from - first : 0;
         const uint32_t n = end - first < KV_TILE ? end - first : KV_TILE;
         *part =
-            attn_copies(s->j)
+            copies
                 ? attn_copy(s, pos + first, f, n, s->k + first * s->dim, s->v + first * s->n_value)
                 : attn_part_at(s->j, pos + first);
-        s->next[i] = attn_copies(s->j)  ? *part
+        s->next[i] = copies             ? *part
                      : next <= last_pos ? attn_part_at(s->j, next)
                                         : attn_behind(s, i, *part);
     }
@@ -451,7 +451,7 @@ INLINE void attn_tile_as(const struct attn_state *s, uint32_t pos, const enum kv
 
 static void attn_tile(struct attn_state *s, uint32_t pos, uint32_t last_pos)
 {
-    attn_find(s, pos, last_pos);
+    attn_find(s, pos, last_pos, attn_copies(s->j));
     switch (attn_read_as(s->j)) {
     case KV_F32:
         attn_tile_as(s, pos, KV_F32);

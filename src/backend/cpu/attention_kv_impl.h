@@ -115,6 +115,20 @@ static void attn_copy_v_one(const struct attn_state *s, uint32_t pos, float *v)
     }
 }
 
+/* V of a latent, of positions from .. n - 1 at least: the first dims of K. */
+static void attn_copy_latent(
+    const struct attn_state *s, uint32_t from, uint32_t n, const float *k, float *v)
+{
+    uint32_t d = 0;
+    for (; d + 4 <= s->n_value; d += 4) {
+        for (uint32_t i = from / VL * VL; i < n; i += VL)
+            vf_put_beside(k + d * KV_TILE + i, KV_TILE, v + i * s->n_value + d, s->n_value);
+    }
+    for (; d < s->n_value; d++)
+        for (uint32_t i = from; i < n; i++)
+            v[i * s->n_value + d] = k[d * KV_TILE + i];
+}
+
 /* Positions pos + from .. pos + n - 1 of a part brought to f32. k[dim][KV_TILE],
  * v[KV_TILE][n_value] */
 static struct attn_part attn_copy(
@@ -129,9 +143,9 @@ static struct attn_part attn_copy(
             attn_copy_k_one(s, pos + i, i, k);
         if (!kv->latent)
             attn_copy_v_one(s, pos + i, v + i * s->n_value);
-        for (uint32_t d = 0; d < kv->latent; d++)
-            v[i * s->n_value + d] = k[d * KV_TILE + i];
     }
+    if (kv->latent)
+        attn_copy_latent(s, from, n, k, v);
     return (struct attn_part){.k = (const uint8_t *)k, .v = (const uint8_t *)v, .n_slots = KV_TILE};
 }
 

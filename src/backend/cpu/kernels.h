@@ -289,7 +289,7 @@ struct selective_job {
 
 /* Raise it with every change of the bits that kernels compute: what is stored on disk says which
  * revision computed it. */
-#define CPU_KERNELS_REVISION "r9"
+#define CPU_KERNELS_REVISION "r10"
 
 /* From the beginning on; the same, past the other caches, as up to four rows meet weights on Zen 5;
  * from four places, as few rows do elsewhere. What is fastest depends on the processor. */

@@ -270,17 +270,18 @@ static void attention_is_exact(void **s)
 static void all_bits_are_read(void **s)
 {
     (void)s;
-    static const uint32_t dims[] = {144, 128, 40}, slots[] = {16, 32, 48};
+    static const uint32_t dims[][2] = {{144}, {272, 250}, {128}, {40}}, slots[] = {16, 32, 48};
     static const enum kv_type types[] = {KV_F16, KV_BF16, KV_Q8_0};
     static const uint32_t steps[] = {1 << 11, 1 << 8, 127};
     for (size_t i = 0; i < COUNT(isas); i++) {
-        for (uint32_t n = 0; n < 54; n++) {
+        for (uint32_t n = 0; n < 72; n++) {
             struct attn_case c = {.kernels = cpu_kernels_select(isas[i]),
                                   .group = 4 + rnd() % 13,
                                   .first_pos = rnd() % 2 ? rnd() % 90 : rnd() % 1500,
+                                  .latent = dims[n / 3 % 4][1],
                                   .steps = steps[n % 3]};
             c.rows = 1 + rnd() % (ATTN_QUERIES / c.group);
-            check_attention(&c, types[n % 3], dims[n / 3 % 3], slots[n / 9 % 3]);
+            check_attention(&c, types[n % 3], dims[n / 3 % 4][0], slots[n / 12 % 3]);
         }
     }
 }
@@ -338,19 +339,19 @@ static void slopes_are_exact(void **s)
 static void latents_and_chunks_are_exact(void **s)
 {
     (void)s;
-    static const uint32_t dims[][2] = {{576, 512}, {32, 24}, {24, 8}}, slots[] = {16, 5, 32};
+    static const uint32_t dims[][2] = {{576, 512}, {260, 258}, {24, 8}}, slots[] = {16, 5, 32};
     for (size_t i = 0; i < COUNT(isas); i++) {
-        for (uint32_t n = 0; n < 36; n++) {
+        for (uint32_t n = 0; n < 72; n++) {
             struct attn_case c = {.kernels = cpu_kernels_select(isas[i]),
-                                  .group = n % 4 ? 1 + rnd() % 9 : 16,
+                                  .group = 1 + rnd() % (rnd() % 2 ? 9 : ATTN_QUERIES),
                                   .first_pos = rnd() % 2 ? rnd() % 90 : rnd() % 1800,
                                   .window = n % 3 ? 1 + rnd() % 700 : 0,
                                   .window_kind = WINDOW_CHUNK,
                                   .latent = dims[n % 3][1]};
-            if (n >= 24)
+            if (n >= 48)
                 c.latent = 0;
             c.rows = 1 + rnd() % (ATTN_QUERIES / c.group);
-            check_attention(&c, (enum kv_type)(n % 4), dims[n % 3][0], slots[n / 3 % 3]);
+            check_attention(&c, (enum kv_type)(n % 4), dims[n % 3][0], slots[n / 12 % 3]);
         }
     }
 }
@@ -423,18 +424,19 @@ static void what_is_no_number_stays_none(void **s)
 static void nobody_meets_what_he_does_not_see(void **s)
 {
     (void)s;
-    enum { DIM = 144, ROWS = 4, GROUP = 8, SLOTS = 16, MOST = 1100, N_BLOCKS = MOST / SLOTS + 1 };
+    enum { DIM = 256, ROWS = 4, GROUP = 8, SLOTS = 16, MOST = 1100, N_BLOCKS = MOST / SLOTS + 1 };
     static const enum kv_type types[] = {KV_F32, KV_F16, KV_BF16, KV_Q8_0};
-    for (size_t n = 0; n < COUNT(isas) * 16; n++) {
+    for (size_t n = 0; n < COUNT(isas) * 32; n++) {
         const uint32_t first_pos = rnd() % (MOST - ROWS), window = n / 4 % 2 ? 3 + rnd() % 600 : 0;
-        struct attn_case c = {.kernels = cpu_kernels_select(isas[n / 16]),
+        struct attn_case c = {.kernels = cpu_kernels_select(isas[n / 32]),
                               .kv = {.type = types[n % 4], .head_dim = DIM, .block_tokens = SLOTS},
                               .group = GROUP,
                               .first_pos = first_pos,
                               .rows = ROWS,
                               .window = window};
+        c.kv.latent = n / 16 % 2 ? DIM : 0;
         c.kv.half_bytes = kv_row_bytes(c.kv.type, DIM) * SLOTS;
-        c.kv.head_bytes = 2 * c.kv.half_bytes;
+        c.kv.head_bytes = (c.kv.latent ? 1 : 2) * c.kv.half_bytes;
         c.kv.block_bytes = 2 * c.kv.head_bytes;
         uint32_t blocks[N_BLOCKS], seen_by = 0;
         for (uint32_t b = 0; b < N_BLOCKS; b++)
@@ -453,7 +455,7 @@ static void nobody_meets_what_he_does_not_see(void **s)
         const bool passed = window > 0 && first_pos > window + ROWS && n / 8 % 2;
         const uint32_t bad = passed ? first_pos + 1 - window + rnd() % (ROWS - 1)
                                     : first_pos + 1 + rnd() % (ROWS - 1);
-        c.v[bad * DIM + 77] = n % 3 ? INFINITY : NAN;
+        (c.kv.latent ? c.k : c.v)[bad * DIM + 77] = n % 3 ? INFINITY : NAN;
         store_context(&c, n_pos);
         attend(&c, 0, ROWS, out);
         for (uint32_t r = 0; r < ROWS; r++) {
