@@ -1,5 +1,6 @@
-/* Attention on the tile unit: keys and values become B (attention_amx_impl.h), a few rows at a
- * time, while others meet queries, and what comes later is asked for. */
+/* Attention on the tile unit: keys and values become B (attention_amx_impl.h), those of a latent A
+ * (attention_amx_latent_impl.h), a few rows at a time, while others meet queries, and what comes
+ * later is asked for. */
 
 /* Some B: n side by side, of n_steps steps of 32 (dims of keys, positions of values) each. In
  * memory: [n_steps][n]. */
