@@ -400,6 +400,13 @@ FAMILIES = {
         heads_kv=1, tied=True, expert_length=32,
         keys={"expert_shared_count": 0, "leading_dense_block_count": 2, "attention.kv_lora_rank": 24,
               "attention.q_lora_rank": 20}),
+    # as wide, and with as many heads to a KV head, as attention on a tile unit takes
+    "deepseek2-wide": dict(
+        arch="deepseek2", latent=250, q_latent=20, rope_dims=14, head_key=24, head_value=16, heads=9,
+        heads_kv=1, tied=True, expert_length=32,
+        keys={"expert_shared_count": 0, "leading_dense_block_count": 2, "attention.kv_lora_rank": 250,
+              "attention.q_lora_rank": 20}),
+    "llama-wide": dict(arch="llama", heads=8, heads_kv=1, dim=128, tied=True),
     "plamo": dict(arch="plamo", pair="halves", parallel=True, embd=32, heads=4, heads_kv=2),
     "hunyuan_vl": dict(
         arch="hunyuan_vl", pair="halves", qk_norm="rotated", tied=True, listed_base=1000.0,

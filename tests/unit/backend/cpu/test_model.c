@@ -191,12 +191,11 @@ static void quantised_match(void **state)
     }
 }
 
-static void kv_types_match(void **state)
+static void check_kv_types(const char *name)
 {
-    (void)state;
     static const double limit[] = {
         [KV_F32] = 1e-11, [KV_F16] = 1e-6, [KV_BF16] = 2e-5, [KV_Q8_0] = 3e-4};
-    struct model *m = load_golden("architectures/qwen3.f32");
+    struct model *m = load_golden(name);
     float *want = mem_alloc((size_t)N_PROMPT * m->hp.n_vocab * sizeof *want);
     oracle_logits(m, golden_prompt, N_PROMPT, want);
     for (size_t i = 0; i < COUNT(isas); i++) {
@@ -207,7 +206,8 @@ static void kv_types_match(void **state)
                 drive_open(&d, m, isas[i], (enum kv_type)kv, 2, block_tokens, 1);
                 float *got = whole_prompt(&d);
                 double r = nmse(got, want, (size_t)N_PROMPT * d.n_vocab);
-                print_message("kv %-5s %-9s blocks of %2u: nmse %.1e\n",
+                print_message("%s kv %-5s %-9s blocks of %2u: nmse %.1e\n",
+                              name,
                               kv_type_name((enum kv_type)kv),
                               isas[i],
                               block_tokens,
@@ -220,6 +220,13 @@ static void kv_types_match(void **state)
     }
     free(want);
     model_destroy(m);
+}
+
+static void kv_types_match(void **state)
+{
+    (void)state;
+    check_kv_types("architectures/qwen3.f32");
+    check_kv_types("families/llama-wide.f32");
 }
 
 static void check_invariance(const char *name, const char *isa, enum kv_type kv)
@@ -277,6 +284,10 @@ static void bits_do_not_depend_on_company(void **state)
         check_invariance("architectures/qwen2.f32", isas[i], KV_F16);
         check_invariance("architectures/qwen3moe.f32", isas[i], KV_F16);
         check_invariance("architectures/gemma3.f32", isas[i], KV_Q8_0);
+        for (int kv = KV_F16; kv <= KV_Q8_0; kv++) { /* so wide that a tile unit attends */
+            check_invariance("families/llama-wide.f32", isas[i], (enum kv_type)kv);
+            check_invariance("families/deepseek2-wide.f32", isas[i], (enum kv_type)kv);
+        }
         check_invariance("variants/gemma2.f32", isas[i], KV_F16);
         check_invariance("variants/mistral.f32", isas[i], KV_F32);
         check_invariance("variants/gpt-oss.f32", isas[i], KV_BF16);
@@ -616,12 +627,11 @@ static uint32_t run_long(
 
 /* Long contexts that few items attend to are shared between workers, range by range: of all rows,
  * and behind the last keys and values of those that are wanted. */
-static void bits_do_not_depend_on_ranges(void **state)
+static void check_ranges(const char *name)
 {
-    (void)state;
     static const uint32_t threads[] = {2, 3, 5, 3}, chunks[] = {1, 7, 90, 30},
                           one_in[] = {1, 1, 1, 11};
-    struct model *m = load_golden("architectures/qwen3.f32");
+    struct model *m = load_golden(name);
     const size_t n = (size_t)LONG_SEQS * LONG * m->hp.n_vocab;
     float *whole = mem_zalloc(n, sizeof *whole), *parts = mem_zalloc(n, sizeof *parts);
     assert_int_equal(run_long(m, 1, LONG, 1, whole), 0);
@@ -638,6 +648,13 @@ static void bits_do_not_depend_on_ranges(void **state)
     model_destroy(m);
     free(whole);
     free(parts);
+}
+
+static void bits_do_not_depend_on_ranges(void **state)
+{
+    (void)state;
+    check_ranges("architectures/qwen3.f32");
+    check_ranges("families/deepseek2-wide.f32");
 }
 
 int main(void)
