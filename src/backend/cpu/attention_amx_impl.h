@@ -363,15 +363,13 @@ static bool amx_attn_finite(
 {
     enum { NO_NUMBER_OR_INFINITE = 0x99 };
     const struct amx_attn_group g = {.values = true, .pos = pos, .seen = {from, end}};
-    for (uint32_t p = from / VL * VL; s->j->kv->latent && p < end; p += VL) {
-        for (uint32_t d = 0; d < s->n_value; d++) {
-            if (_mm512_fpclass_ps_mask(amx_attn_latent(s, &g, p, d, type), NO_NUMBER_OR_INFINITE))
-                return false;
-        }
-    }
-    for (uint32_t p = from; !s->j->kv->latent && p < end; p++) {
-        for (uint32_t i = 0; i < s->padded / VL; i++) {
-            if (_mm512_fpclass_ps_mask(amx_attn_row(s, &g, i, p, type), NO_NUMBER_OR_INFINITE))
+    const bool latent = s->j->kv->latent; /* 16 positions of a dim, not 16 dims of a position */
+    const uint32_t n = latent ? s->n_value : s->padded / VL;
+    for (uint32_t p = latent ? from / VL * VL : from; p < end; p += latent ? VL : 1) {
+        for (uint32_t i = 0; i < n; i++) {
+            const vf x =
+                latent ? amx_attn_latent(s, &g, p, i, type) : amx_attn_row(s, &g, i, p, type);
+            if (_mm512_fpclass_ps_mask(x, NO_NUMBER_OR_INFINITE))
                 return false;
         }
     }
@@ -485,9 +483,9 @@ AMX static void amx_attn_tile(struct attn_state *s, uint32_t pos, uint32_t last_
 
 static const struct attn_way amx_attn_way = {amx_attn_pack, amx_attn_tile, AMX_ATTN_TILE};
 
-/* F32 keeps its vectors, and so do narrow heads and few to a KV head, for which
- * vectors multiply K and V sooner than they take them apart: by numbers of the model's, so that
- * rows alone and together have the same bits. */
+/* F32 keeps its vectors, and so do narrow heads and few to a KV head, for which vectors multiply K
+ * and V sooner than they take them apart: by numbers of the model's, so that rows alone and
+ * together have the same bits. */
 INLINE bool amx_attn_takes(const struct attn_job *j)
 {
     const uint32_t dims = j->kv->latent ? AMX_LATENT_DIMS : AMX_ATTN_DIMS;

@@ -31,35 +31,10 @@ INLINE float *amx_latent_sums(const struct attn_state *s)
     return s->k + ATTN_UNIT_FLOATS + AMX_LATENT_WEIGHTS / 2;
 }
 
-/* 16 rows of 16 times 4 bytes, transposed; stride: bytes from row to row of `from`. */
-static void amx_latent_turn(const void *from, size_t stride, void *to)
+/* 16 rows of 16, or of 16 pairs, transposed; stride: values from row to row of `from`. */
+static void amx_latent_turn(const float *from, size_t stride, float *to)
 {
-    vi a[16], b[16];
-    UNROLL for (int i = 0; i < 16; i++) a[i] = vb_load((const uint8_t *)from + i * stride);
-    UNROLL for (int i = 0; i < 16; i += 2)
-    {
-        b[i] = _mm512_unpacklo_epi32(a[i], a[i + 1]);
-        b[i + 1] = _mm512_unpackhi_epi32(a[i], a[i + 1]);
-    }
-    UNROLL for (int i = 0; i < 16; i += 4) /* a[i + c]: of four rows columns c, 4 + c, 8 + c, .. */
-    {
-        a[i] = _mm512_unpacklo_epi64(b[i], b[i + 2]);
-        a[i + 1] = _mm512_unpackhi_epi64(b[i], b[i + 2]);
-        a[i + 2] = _mm512_unpacklo_epi64(b[i + 1], b[i + 3]);
-        a[i + 3] = _mm512_unpackhi_epi64(b[i + 1], b[i + 3]);
-    }
-    UNROLL for (int c = 0; c < 4; c++)
-    {
-        b[c] = _mm512_shuffle_i32x4(a[c], a[4 + c], 0x88);
-        b[4 + c] = _mm512_shuffle_i32x4(a[c], a[4 + c], 0xdd);
-        b[8 + c] = _mm512_shuffle_i32x4(a[8 + c], a[12 + c], 0x88);
-        b[12 + c] = _mm512_shuffle_i32x4(a[8 + c], a[12 + c], 0xdd);
-    }
-    UNROLL for (int c = 0; c < 8; c++)
-    {
-        vb_store((uint8_t *)to + c * 64, _mm512_shuffle_i32x4(b[c], b[8 + c], 0x88));
-        vb_store((uint8_t *)to + (8 + c) * 64, _mm512_shuffle_i32x4(b[c], b[8 + c], 0xdd));
-    }
+    UNROLL for (int i = 0; i < 16; i += 4) vf_put_beside(from + i * stride, stride, to + i, 16);
 }
 
 /* Weights to B. Those of queries that are not there may be anything. */
@@ -70,8 +45,8 @@ NOT_INLINE static void amx_latent_weights(const struct attn_state *s, struct att
         uint16_t *to = amx_latent_b(s) + (size_t)i / AMX_ROWS * AMX_LATENT_STEPS * AMX_LATENT_STEP;
         for (uint32_t k = any.from / 32; k < amx_attn_steps(any.end); k++) {
             uint16_t *b = to + (size_t)k * AMX_LATENT_STEP;
-            amx_latent_turn(w + k * 32, ATTN_W_STRIDE * sizeof *w, b);
-            amx_latent_turn(w + k * 32 + VL, ATTN_W_STRIDE * sizeof *w, b + AMX_LATENT_B);
+            amx_latent_turn(w + k * 32, ATTN_W_STRIDE, (float *)b);
+            amx_latent_turn(w + k * 32 + VL, ATTN_W_STRIDE, (float *)(b + AMX_LATENT_B));
         }
     }
 }
@@ -82,8 +57,7 @@ static void amx_latent_put(const struct attn_state *s, uint32_t first, uint32_t 
     float x[AMX_ROWS][VL];
     for (uint32_t q = first / AMX_ROWS * AMX_ROWS; q < end; q += AMX_ROWS) {
         for (uint32_t d = 0; d < s->padded; d += VL) {
-            amx_latent_turn(
-                amx_latent_sums(s) + (size_t)d * ATTN_QUERIES + q, ATTN_QUERIES * sizeof(float), x);
+            amx_latent_turn(amx_latent_sums(s) + (size_t)d * ATTN_QUERIES + q, ATTN_QUERIES, x[0]);
             for (uint32_t i = q < first ? first - q : 0; i < AMX_ROWS && q + i < end; i++)
                 vf_store(s->acc + (size_t)(q + i) * s->padded + d, vf_load(x[i]));
         }
