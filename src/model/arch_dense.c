@@ -30,6 +30,7 @@ static const struct arch rows[] = {
      .qkv_bias = OPTIONAL,
      .qk_norm = QK_NORM_HEADS},
     {.name = "qwen3vl", /* likewise */
+     .label_softmax = true,
      .rope = ROPE_HALVES,
      .qkv_bias = OPTIONAL,
      .qk_norm = QK_NORM_HEADS},

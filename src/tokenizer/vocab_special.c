@@ -106,15 +106,14 @@ static bool is_control(struct vocab *v, const char *text)
 
 /* ---- ids that keys name ---- */
 
-/* An id that the file names; one outside the vocabulary counts as absent, with a warning, because
- * such files exist and work. */
+/* An id that the file names; one outside the vocabulary counts as not named, with a warning,
+ * because such files exist and work. */
 static enum err read_id(
     const struct gguf *g, const struct vocab *v, const char *key, token_id *out, struct err_info *e)
 {
     uint32_t id = UINT32_MAX;
     if (!gguf_find(g, key))
         return OK;
-    *out = TOKEN_NONE;
     enum err err = gguf_get_u32(g, key, &id, e);
     if (err)
         return err;
@@ -190,18 +189,25 @@ static enum err read_ids(const struct gguf *g, struct vocab *v, struct err_info 
 
 /* ---- tokens known by their texts ---- */
 
+/* "</s>" closes a line struck through where it is one of several such tokens (Gemma). */
+static bool is_markup(struct vocab *v, const struct vocab_token *t)
+{
+    const bool ends = v->eos == TOKEN_NONE || t == &v->tokens[v->eos];
+    return !ends && t == find(v, "</s>") && find(v, "</strong>");
+}
+
 static void read_marks(struct vocab *v)
 {
     for (size_t i = 0; i < sizeof marks / sizeof marks[0]; i++) {
         struct vocab_token *t = find(v, marks[i].text);
-        if (!t)
+        if (!t || is_markup(v, t))
             continue;
         make_control(t);
         t->eog |= marks[i].eog && t->type == TOKEN_CONTROL;
     }
-    /* in Gemma 4 it closes a line struck through */
+    /* Gemma 4 and PLaMo 2 have it as text, whatever the file says */
     struct vocab_token *s = find(v, "</s>");
-    if (s && find(v, "<|tool_response>")) {
+    if (s && (find(v, "<|tool_response>") || find(v, "<|plamo:eos|>"))) {
         s->type = TOKEN_NORMAL;
         s->eog = false;
     }
@@ -314,6 +320,7 @@ static enum err read_flags(const struct gguf *g, struct vocab *v, struct err_inf
     if (!err)
         err = gguf_get_bool(g, "tokenizer.ggml.normalizer.strip_accents", &v->strip_accents, e);
     v->add_bos |= gemma4; /* early files say false, and the model needs it */
+    v->add_sep |= v->family == VOCAB_WPM && v->add_eos; /* newer files call BERT's SEP its EOS */
     return err;
 }
 

@@ -58,7 +58,7 @@ def tensors(arch="llama"):
                  "ffn_down.weight": (N_FF, N_EMBD)}
         if arch == "qwen2":
             layer |= {"attn_q.bias": (q,), "attn_k.bias": (kv,), "attn_v.bias": (kv,)}
-        if arch == "qwen3":
+        if arch in ("qwen3", "qwen3vl"):
             layer |= {"attn_q_norm.weight": (HEAD,), "attn_k_norm.weight": (HEAD,)}
         all_of |= {f"blk.{i}.{name}": (0, shape) for name, shape in layer.items()}
     return all_of

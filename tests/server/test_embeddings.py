@@ -399,13 +399,14 @@ def test_rerank_refusals(serve):
 TEMPLATE = "<s>q:{query}|d:{document}</s>"
 
 
-def test_reranker_that_generates(start_server, tmp_path):
+@pytest.mark.parametrize("arch", ["qwen3", "qwen3vl"])
+def test_reranker_that_generates(start_server, tmp_path, arch):
     """Qwen3's kind: a template in the file, the last position, and a choice between two labels."""
     path = tmp_path / "reranker.gguf"
     path.write_bytes(tiny.model(
-        "qwen3", set_tensors={"cls.output.weight": (0, (tiny.N_EMBD, 2))},
-        set_keys={"qwen3.pooling_type": (tiny.U32, 4),
-                  "qwen3.classifier.output_labels": (tiny.STRING, ["yes", "no"]),
+        arch, set_tensors={"cls.output.weight": (0, (tiny.N_EMBD, 2))},
+        set_keys={f"{arch}.pooling_type": (tiny.U32, 4),
+                  f"{arch}.classifier.output_labels": (tiny.STRING, ["yes", "no"]),
                   "tokenizer.chat_template.rerank": (tiny.STRING, TEMPLATE)}))
     s = start_server("-m", str(path), "--pooling", "last", "--kv-type", "f32")
     text = TEMPLATE.replace("{query}", "ab a").replace("{document}", "b ab")

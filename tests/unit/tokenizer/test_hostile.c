@@ -179,7 +179,7 @@ static void test_byte_token_without_hex(void **state)
     }
 }
 
-/* Ids outside the vocabulary count as absent. */
+/* Ids outside the vocabulary count as not named: then they are what the family's usually are. */
 static void test_ids_out_of_range(void **state)
 {
     (void)state;
@@ -192,6 +192,16 @@ static void test_ids_out_of_range(void **state)
     assert_int_equal(tokenizer_eos(l.t), TOKEN_NONE);
     assert_int_equal(tokenizer_bos(l.t), TOKEN_NONE);
     assert_encodes(l.t, "abb", false, "ab|b");
+    unload(&l);
+    static const struct toy_token spm[] = {
+        {"<unk>", 2, 0}, {"<s>", 3, 0}, {"</s>", 3, 0}, {"a", 0, 0}, {NULL, 0, 0}};
+    l = (struct loaded){0};
+    toy = (struct toy){.model = "llama", .tokens = spm, .eos = 4};
+    toy_file(&l.file, &toy, 1);
+    put_kv_u32(&l.file, "tokenizer.ggml.bos_token_id", UINT32_MAX);
+    load_file(&l);
+    assert_int_equal(tokenizer_bos(l.t), 1);
+    assert_int_equal(tokenizer_eos(l.t), 2);
     unload(&l);
 }
 

@@ -80,6 +80,32 @@ static void test_ends_of_turns(void **state)
     unload(&l);
 }
 
+/* Gemma has it among other marks of HTML, PLaMo 2 as a word: an answer may hold it. */
+static void test_struck_through(void **state)
+{
+    (void)state;
+    static const struct toy_token gemma[] = {
+        {"<pad>", 3, 0}, {"<eos>", 3, 0}, {"</strong>", 4, 0}, {"</s>", 4, 0}, {NULL, 0, 0}};
+    static const struct toy_token plamo[] = {
+        {"<|plamo:eos|>", 3, 0}, {"a", 0, 0}, {"b", 0, 0}, {"</s>", 0, 0}, {NULL, 0, 0}};
+    static const struct toy_token marked[] = {
+        {"<pad>", 3, 0}, {"</s>", 3, 0}, {"</strong>", 4, 0}, {"a", 0, 0}, {NULL, 0, 0}};
+    const char *const none[] = {NULL};
+    struct toy toy = {.model = "gpt2", .tokens = gemma, .merges = none, .eos = 1};
+    struct loaded l = load_toy(&toy);
+    assert_true(tokenizer_is_eog(l.t, 1));
+    assert_false(tokenizer_is_eog(l.t, 3) || tokenizer_is_control(l.t, 3));
+    unload(&l);
+    toy.tokens = plamo;
+    l = load_toy(&toy);
+    assert_false(tokenizer_is_eog(l.t, 3) || tokenizer_is_control(l.t, 3));
+    unload(&l);
+    toy.tokens = marked; /* what the file calls its end is one */
+    l = load_toy(&toy);
+    assert_true(tokenizer_is_eog(l.t, 1));
+    unload(&l);
+}
+
 /* Falcon-H1-Tiny-Coder's texts with a gap, Muse Glimmer's ends of messages, and what pads. Without
  * marks of messages <|eom|> ends a turn, as Llama 4's does. */
 static void test_more_marks(void **state)
@@ -215,6 +241,7 @@ int main(void)
         cmocka_unit_test(test_default_ids),
         cmocka_unit_test(test_ends_of_turns),
         cmocka_unit_test(test_more_marks),
+        cmocka_unit_test(test_struck_through),
         cmocka_unit_test(test_suppressed),
         cmocka_unit_test(test_bos_by_name),
         cmocka_unit_test(test_raw_text),
