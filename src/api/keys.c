@@ -1,5 +1,6 @@
 #include "api/keys.h"
 #include "api/json.h"
+#include "base/hex.h"
 #include "base/mem.h"
 
 #include <openssl/crypto.h>
@@ -93,11 +94,6 @@ static enum err read_name(const json_t *o, struct terms *t, struct err_info *e)
     return OK;
 }
 
-static int hex_digit(char c)
-{
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* "key" in the open, or its digest as "sha256": one of them. */
 static enum err read_digest(const json_t *o, struct terms *t, uint32_t *n_plain, struct err_info *e)
 {
@@ -125,7 +121,7 @@ static enum err read_digest(const json_t *o, struct terms *t, uint32_t *n_plain,
         if (ok)
             t->digest[i] = (unsigned char)(hi << 4 | lo);
     }
-    return ok ? OK : err_set(e, ERR_INVALID, "'sha256' must be 64 lowercase hexadecimal digits");
+    return ok ? OK : err_set(e, ERR_INVALID, "'sha256' must be 64 hexadecimal digits");
 }
 
 static enum err read_limits(const json_t *o, struct terms *t, struct err_info *e)

@@ -7,7 +7,7 @@
  *                <[ID]> is one token, by its id
  *
  * Characters are code points, and ranges of them. Source: llama.cpp's grammars/README.md. */
-#include "base/mem.h"
+#include "base/hex.h"
 #include "base/utf8.h"
 #include "grammar/internal.h"
 
@@ -132,10 +132,10 @@ static bool parse_hex(struct gbnf *g, uint32_t n_digits, uint32_t *out)
 {
     *out = 0;
     for (uint32_t i = 0; i < n_digits; i++) {
-        uint32_t digit = hex_digit(peek(g));
-        if (digit == 16)
+        const int digit = hex_digit(peek(g));
+        if (digit < 0)
             return false;
-        *out = *out << 4 | digit;
+        *out = *out << 4 | (uint32_t)digit;
         g->at++;
     }
     return *out <= 0x10ffff && (*out < 0xd800 || *out > 0xdfff);

@@ -113,14 +113,6 @@ void *grow(void *array, uint32_t *cap, uint32_t n, size_t size);
 
 /* ---- code points (chars.c) ---- */
 
-static inline uint32_t hex_digit(char c) /* 16: it is none */
-{
-    return c >= '0' && c <= '9'   ? (uint32_t)(c - '0')
-           : c >= 'a' && c <= 'f' ? (uint32_t)(c - 'a' + 10)
-           : c >= 'A' && c <= 'F' ? (uint32_t)(c - 'A' + 10)
-                                  : 16;
-}
-
 /* A set of code points under construction; normal: ascending, apart, within Unicode. */
 struct char_set {
     struct grammar_range *r;

@@ -1,19 +1,8 @@
 /* Where the references of a JSON schema lead: pointers, anchors, the root's own id. */
+#include "grammar/json_pointer.h"
 #include "grammar/json_schema.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-/* One step of a pointer: `key` of o, or an index. */
-static const json_t *member_of(const json_t *o, const char *key)
-{
-    if (json_is_object(o))
-        return json_object_get(o, key);
-    if (!json_is_array(o) || strlen(key) > 8 || key[strspn(key, "0123456789")] || !*key)
-        return NULL;
-    return json_array_get(o, strtoul(key, NULL, 10));
-}
 
 bool schema_is_ref(const char *key)
 {
@@ -73,48 +62,9 @@ static const json_t *find_anchor(struct schema *s, const char *key, const char *
     return n == 1 ? at : NULL;
 }
 
-/* Hex digits behind a '%'. */
-static bool percent(const char *s, char *out)
-{
-    unsigned v;
-    char two[3] = {s[0], s[0] ? s[1] : '\0', '\0'};
-    if (strspn(two, "0123456789abcdefABCDEF") != 2 || sscanf(two, "%x", &v) != 1 || v == 0)
-        return false;
-    *out = (char)v;
-    return true;
-}
-
-/* One step of a pointer at *text, which is moved behind it. False: it is too long. */
-static bool read_step(const char **text, char *key, size_t size)
-{
-    const char *p = *text;
-    size_t n = 0;
-    for (; *p && *p != '/' && n + 1 < size; p++) {
-        key[n] = *p;
-        if (*p == '%' && percent(p + 1, &key[n]))
-            p += 2;
-        n++;
-    }
-    key[n] = '\0';
-    *text = p;
-    size_t to = 0;
-    for (size_t i = 0; i < n; i++) {
-        bool escaped = key[i] == '~' && (key[i + 1] == '0' || key[i + 1] == '1');
-        key[to++] = escaped ? (key[++i] == '0' ? '~' : '/') : key[i];
-    }
-    key[to] = '\0';
-    return *p == '\0' || *p == '/';
-}
-
 const json_t *schema_resolve(struct schema *s, const char *key, const json_t *ref)
 {
-    const char *text = json_string_value(ref),
-               *id = json_string_value(json_object_get(s->root, "$id"));
-    size_t n_id = id ? strcspn(id, "#") : 0;
-    char step[256];
-    if (text && n_id > 0 && strncmp(text, id, n_id) == 0 &&
-        (text[n_id] == '#' || text[n_id] == '\0'))
-        text = text[n_id] ? text + n_id : "#";
+    const char *text = json_local_ref(s->root, json_string_value(ref));
     if (!text || text[0] != '#') {
         schema_fail(s, key, "only references within the schema, \"#/...\", are supported");
         return NULL;
@@ -126,14 +76,8 @@ const json_t *schema_resolve(struct schema *s, const char *key, const json_t *re
         schema_fail(s, key, "is not supported in a schema with an \"$id\" below its root");
         return NULL;
     }
-    const json_t *at = s->root;
-    if (text[1] != '/' && text[1] != '\0')
-        at = find_anchor(s, key, text + 1);
-    else
-        for (text++; at && *text == '/';) {
-            text++;
-            at = read_step(&text, step, sizeof step) ? member_of(at, step) : NULL;
-        }
+    const bool anchor = text[1] != '/' && text[1] != '\0';
+    const json_t *at = anchor ? find_anchor(s, key, text + 1) : json_pointer(s->root, text);
     if (!at)
         schema_fail(s, key, "there is nothing there");
     return at;

@@ -1,4 +1,5 @@
 /* Characters and classes of regular expressions, and what they are where case does not count. */
+#include "base/hex.h"
 #include "base/utf8.h"
 #include "grammar/regex.h"
 
@@ -153,10 +154,10 @@ static bool parse_hex(struct regex *r, uint32_t n_digits, uint32_t *out)
 {
     uint32_t i = 0;
     for (*out = 0; (n_digits == 0 || i < n_digits) && *out <= 0x10ffff; i++) {
-        uint32_t digit = hex_digit(peek(r));
-        if (digit == 16)
+        const int digit = hex_digit(peek(r));
+        if (digit < 0)
             break;
-        *out = *out << 4 | digit;
+        *out = *out << 4 | (uint32_t)digit;
         r->at++;
     }
     return i > 0 && (n_digits == 0 || i == n_digits) && *out <= 0x10ffff &&

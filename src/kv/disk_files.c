@@ -1,5 +1,7 @@
 #include "kv/disk_files.h"
 
+#include "base/hex.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -52,17 +54,12 @@ void kv_file_temporary_name(const struct kv_key *key, char out[KV_FILE_NAME_BYTE
     key_name(key, ".tmp", out);
 }
 
-static int hex_digit(char c)
-{
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* The first n_digits of s as bytes; false if they are not that many lower-case digits. */
 static bool parse_hex(const char *s, int n_digits, uint8_t *out)
 {
     for (int i = 0; i < n_digits; i++) {
         int digit = hex_digit(s[i]); /* the NUL is none, so this ends with s */
-        if (digit < 0)
+        if (digit < 0 || (s[i] >= 'A' && s[i] <= 'F'))
             return false;
         out[i / 2] = (uint8_t)(i % 2 ? out[i / 2] | digit : digit << 4);
     }

@@ -1,7 +1,7 @@
 #include "tokenizer/vocab.h"
 
+#include "base/hex.h"
 #include "base/log.h"
-#include "base/mem.h"
 #include "base/seed.h"
 #include "base/utf8.h"
 
@@ -126,15 +126,6 @@ static enum err read_texts(const struct gguf *g, struct vocab *v, struct err_inf
         vocab_index_add(v, &v->by_text, (token_id)i);
     }
     return OK;
-}
-
-/* -1: none */
-static int hex_digit(char c)
-{
-    return c >= '0' && c <= '9'   ? c - '0'
-           : c >= 'a' && c <= 'f' ? c - 'a' + 10
-           : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                  : -1;
 }
 
 /* -1: not of the form <0xAB> */

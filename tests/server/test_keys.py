@@ -333,7 +333,7 @@ def test_reload_under_traffic(start_server, keys_file):
     ("[]", '{"keys": [...]}'),
     ('{"keys": [{"name": "a"}]}', "either 'key' or 'sha256'"),
     ('{"keys": [{"name": "a", "key": "x", "sha256": "y"}]}', "either 'key' or 'sha256'"),
-    ('{"keys": [{"name": "a", "sha256": "abc"}]}', "64 lowercase"),
+    ('{"keys": [{"name": "a", "sha256": "abc"}]}', "64 hexadecimal"),
     ('{"keys": [{"name": "a b", "key": "x"}]}', "'name'"),
     ('{"keys": [{"key": "x"}]}', "'name'"),
     ('{"keys": [{"name": "a", "key": "x y"}]}', "without blanks"),

@@ -429,6 +429,7 @@ static const struct reply_thoughts all_thoughts[] = {
     {"apriel", "Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]"},
     {"solar", "<|think|>", "<|end|>"},
     {"thinking", "<thinking>", "</thinking>"},
+    {"thought", "<thought>", "</thought>"}, /* EXAONE Deep's */
     {"hy3", HY3("think"), HY3("/think")},
     {"kimi-k3", K3_OPEN("think"), K3_CLOSE("think")},
     {"harmony", "<|channel|>analysis<|message|>", "<|end|>"},

@@ -30,15 +30,21 @@
 
 enum scan { SCAN_MORE, SCAN_LAST, SCAN_BEFORE, SCAN_BAD };
 
-/* One value, byte by byte. Zero-initialise. Depth is a count, so any nesting will do. */
+/* One value, byte by byte. Zero-initialise. Depth is a count, so any nesting will do; what closes
+ * is what was opened, as far as 64 deep. */
 struct json_scan {
-    uint64_t depth;
+    uint64_t depth, lists; /* a bit for each level that is an array */
     bool begun, in_string, escaped, literal;
 };
 
 /* SCAN_LAST: c was the value's last byte. SCAN_BEFORE: the byte before was. SCAN_BAD: c cannot
  * stand here; the value is not whole. */
 enum scan json_scan_byte(struct json_scan *s, char c);
+
+/* c, which is scanned after this, as JSON has it: models write line breaks into strings, and
+ * backslashes that escape nothing. Returns how many bytes out has then. */
+#define JSON_SPELL_BYTES 8
+size_t json_spell(const struct json_scan *s, char c, char out[JSON_SPELL_BYTES]);
 
 /* A string's escapes, byte by byte. Zero-initialise; begin behind the opening quote. */
 struct json_unescape {

@@ -571,7 +571,7 @@ bool loose_byte(struct reply_parser *p, char c)
 void loose_finish(struct reply_parser *p)
 {
     struct loose_state *l = &p->loose;
-    if (l->at == BEFORE || (l->at == IN_NAME && !p->after_call))
+    if (l->at == BEFORE || (l->at == IN_NAME && !(p->after_call && l->in_list)))
         reply_give_back(p);
     else if (l->at == IN_NAME || l->at == AFTER)
         reply_leave(p); /* separators, or part of the closing mark */

@@ -239,6 +239,8 @@ static void literal_ends(struct reply_parser *p)
 static bool arguments_byte(struct reply_parser *p, char c)
 {
     struct object_state *o = &p->object;
+    char text[JSON_SPELL_BYTES];
+    const size_t n = json_spell(&o->scan, c, text);
     enum scan got = json_scan_byte(&o->scan, c);
     if (got == SCAN_BEFORE) {
         literal_ends(p);
@@ -249,7 +251,7 @@ static bool arguments_byte(struct reply_parser *p, char c)
     if (o->scan.literal && o->scan.depth == 0 && got == SCAN_MORE)
         buf_char(&o->word, c);
     else
-        add_arguments(p, &c, 1);
+        add_arguments(p, text, n);
     if (got == SCAN_LAST)
         arguments_are_whole(p);
     return true;

@@ -1,6 +1,7 @@
 /* The phases of a reply, and what all formats share. */
 #include "base/mem.h"
 #include "chat/reply/internal.h"
+#include "grammar/json_pointer.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -135,9 +136,11 @@ void reply_escaped(struct reply_parser *p, const char *s, size_t n)
 
 enum scan reply_json_byte(struct reply_parser *p, struct json_scan *scan, char c)
 {
+    char text[JSON_SPELL_BYTES];
+    const size_t n = json_spell(scan, c, text);
     enum scan got = json_scan_byte(scan, c);
     if (got != SCAN_BAD)
-        reply_arguments(p, &c, 1);
+        reply_arguments(p, text, n);
     if (got == SCAN_LAST)
         reply_end(p);
     return got;
@@ -197,22 +200,9 @@ const char *reply_property(const struct reply_parser *p, const char *tool, size_
 
 const json_t *reply_resolve(const json_t *root, const json_t *schema)
 {
-    char key[256];
     for (int i = 0; i < 8; i++) {
-        const char *text = json_string_value(json_object_get(schema, "$ref"));
-        if (!text || strncmp(text, "#/", 2) != 0)
-            break;
-        const json_t *at = root;
-        for (text++; at && *text == '/';) {
-            size_t n = 0;
-            for (text++; *text && *text != '/' && n + 1 < sizeof key; text++) {
-                bool escaped = text[0] == '~' && (text[1] == '0' || text[1] == '1');
-                key[n++] = escaped ? (*++text == '0' ? '~' : '/') : *text;
-            }
-            key[n] = '\0';
-            at = json_is_array(at) ? json_array_get(at, strtoul(key, NULL, 10))
-                                   : json_object_get(at, key);
-        }
+        const char *ref = json_string_value(json_object_get(schema, "$ref"));
+        const json_t *at = ref ? json_pointer(root, json_local_ref(root, ref)) : NULL;
         if (!at)
             break;
         schema = at;

@@ -1,8 +1,10 @@
 /* Bytes against marks, and JSON by its borders: where a value ends, what a string says. Nothing is
  * built, and nothing is recursive. */
+#include "base/hex.h"
 #include "base/utf8.h"
 #include "chat/reply/internal.h"
 
+#include <stdio.h>
 #include <string.h>
 
 bool reply_is_space(char c)
@@ -56,6 +58,41 @@ static enum scan in_string(struct json_scan *s, char c)
     return !s->in_string && s->depth == 0 ? SCAN_LAST : SCAN_MORE;
 }
 
+/* A control character as an escape. */
+static size_t spell_control(char c, char *out)
+{
+    static const char controls[] = "\b\f\n\r\t", names[] = "bfnrt";
+    const char *at = c ? strchr(controls, c) : NULL;
+    if (!at)
+        return (size_t)sprintf(out, "\\u%04x", (unsigned)c);
+    out[0] = '\\';
+    out[1] = names[at - controls];
+    return 2;
+}
+
+size_t json_spell(const struct json_scan *s, char c, char out[JSON_SPELL_BYTES])
+{
+    const bool control = s->in_string && (unsigned char)c < 0x20;
+    size_t n = 0;
+    if (s->in_string && s->escaped && (control || !strchr("bfnrtu\"\\/", c)))
+        out[n++] = '\\'; /* then the backslash before it stands for itself */
+    if (control)
+        return n + spell_control(c, out + n);
+    out[n++] = c;
+    return n;
+}
+
+static uint64_t level(uint64_t depth)
+{
+    return depth < 64 ? 1ull << depth : 0;
+}
+
+/* Does c close the innermost level, as far as that is known? */
+static bool closes(const struct json_scan *s, char c)
+{
+    return s->depth > 64 || ((s->lists & level(s->depth - 1)) != 0) == (c == ']');
+}
+
 enum scan json_scan_byte(struct json_scan *s, char c)
 {
     if (s->in_string)
@@ -68,9 +105,10 @@ enum scan json_scan_byte(struct json_scan *s, char c)
         s->begun = s->in_string = true;
     } else if (c == '{' || c == '[') {
         s->begun = true;
+        s->lists = c == '[' ? s->lists | level(s->depth) : s->lists & ~level(s->depth);
         s->depth++;
     } else if (c == '}' || c == ']') {
-        if (s->depth == 0)
+        if (s->depth == 0 || !closes(s, c))
             return SCAN_BAD;
         if (--s->depth == 0)
             return SCAN_LAST;
@@ -107,14 +145,6 @@ static void put_code(struct json_unescape *u, struct buf *out)
         put_char(out, low ? replacement : c);
 }
 
-static int hex(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 /* The byte behind a backslash. */
 static void escape(struct json_unescape *u, char c, struct buf *out)
 {
@@ -134,7 +164,7 @@ static void escape(struct json_unescape *u, char c, struct buf *out)
 bool json_unescape_byte(struct json_unescape *u, char c, struct buf *out)
 {
     if (u->state >= 2) {
-        int digit = hex(c);
+        int digit = hex_digit(c);
         if (digit >= 0) {
             u->code = u->code << 4 | (uint32_t)digit;
             if (++u->state == 6) {

@@ -135,10 +135,15 @@ static void test_references(void **state)
     static const char schema[] =
         "{'properties':{'v':{'anyOf':[{'$ref':'#/$defs/i'},{'type':'null'}]}},'$defs':{'i':{'type':"
         "'integer'}}}";
+    static const char spelled[] =
+        "{'properties':{'v':{'$ref':'#/$defs/My%20whole~1number'}},'$defs':{'My whole/number':{"
+        "'type':'integer'}}}";
     static const struct forced cases[] = {
         {"qwen-xml", schema, QWEN(QWEN_ARG("v", "words")), NULL},
         {"qwen-xml", schema, QWEN(QWEN_ARG("v", "5")), "{'v':5}"},
         {"qwen-xml", schema, QWEN(QWEN_ARG("v", "null")), "{'v':null}"},
+        {"qwen-xml", spelled, QWEN(QWEN_ARG("v", "words")), NULL},
+        {"qwen-xml", spelled, QWEN(QWEN_ARG("v", "5")), "{'v':5}"},
     };
     CHECK_ALL(cases);
 }

@@ -371,6 +371,7 @@ static void test_pythonic(void **state)
          "<|tool_call_start|>[f(s=<|\"|>x<|\"|>)]<|tool_call_end|>",
          "B0 f A'{\"s\": ' C'<|\"|>x<|\"|>)]<|tool_call_end|>'",
          0},
+        {"lfm2", NULL, "<|tool_call_start|>[f()]OK", "B0 f A'{}' E C'OK'", 0}, /* no name */
         {"lfm2", NULL, "<|tool_call_start|>[f(s=\"x\", n=", "B0 f A'{\"s\": \"x\", \"n\": '", CUT},
         {"olmo3",
          NULL,
