@@ -49,17 +49,6 @@ float sample_block_max(float *x,
                        uint32_t n,
                        const struct sample_allowed *allowed,
                        float *block_max);
-/* The same of whole blocks: as any processor does it, and as this one can, the fastest first, at
- * most two ways (row_x86.c). */
-typedef void (*sample_blocks_fn)(float *x,
-                                 uint32_t n_blocks,
-                                 const struct sample_allowed *allowed,
-                                 float *block_max);
-void sample_blocks_plain(float *x,
-                         uint32_t n_blocks,
-                         const struct sample_allowed *allowed,
-                         float *block_max);
-uint32_t sample_blocks_x86(sample_blocks_fn out[2]);
 /* w[i] = exp((x[i] - max) * scale), in 0..1; max >= x[i] is finite, scale > 0. */
 void sample_exp(const float *x, uint32_t n, float max, float scale, float *w);
 /* Sum of w[n] in double, in an order that depends on n alone. */
@@ -72,6 +61,24 @@ struct sample_sum {
 };
 void sample_sum_add(struct sample_sum *sum, const float *w, uint32_t n);
 double sample_sum_total(struct sample_sum *sum); /* once */
+/* sample_sum of each block of w[n] into block_sum[sample_n_blocks(n)] */
+void sample_block_sums(const float *w, uint32_t n, double *block_sum);
+
+/* What these are made of: as any processor does it, and as this one can, the fastest first, at most
+ * two ways (row_x86.c). The bits are the same. */
+struct sample_passes {
+    /* sample_block_max of whole blocks */
+    void (*blocks)(float *x,
+                   uint32_t n_blocks,
+                   const struct sample_allowed *allowed,
+                   float *block_max);
+    void (*exp)(const float *x, uint32_t n, float max, float scale, float *w);
+    void (*sum)(double lane[SAMPLE_LANES], const float *w, uint32_t n); /* n: of whole lanes */
+    void (*sum_blocks)(const float *w, uint32_t n_blocks, double *block_sum);
+};
+extern const struct sample_passes sample_passes_plain;
+uint32_t sample_passes_x86(struct sample_passes out[2]);
+
 /* sample_argmax of what is allowed: of that the first where all are NaN, and 0 where nothing is.
  * Changes logits as above. */
 int32_t sample_argmax_allowed(float *logits,

@@ -2,7 +2,7 @@
  * own fixed set of elements, so that no sum depends on the width of the vectors. Written with the
  * vector types of gcc and clang where loops are not vectorised without leave to reorder floats.
  * Bound: the row's bytes from the cache. */
-#include "sample/internal.h"
+#include "sample/row_impl.h"
 
 #include <math.h>
 
@@ -56,7 +56,7 @@ static void mask_block(float *x, uint64_t word)
     }
 }
 
-void sample_blocks_plain(float *x,
+static void blocks_plain(float *x,
                          uint32_t n_blocks,
                          const struct sample_allowed *allowed,
                          float *block_max)
@@ -67,22 +67,6 @@ void sample_blocks_plain(float *x,
             mask_block(x, word);
         block_max[b] = word == 0 ? -INFINITY : sample_max(x, SAMPLE_BLOCK);
     }
-}
-
-float sample_block_max(float *x, uint32_t n, const struct sample_allowed *allowed, float *block_max)
-{
-    sample_blocks_fn fn[2] = {sample_blocks_plain};
-    (void)sample_blocks_x86(fn);
-    uint32_t whole = n / SAMPLE_BLOCK, rest = n % SAMPLE_BLOCK;
-    fn[0](x, whole, allowed, block_max);
-    if (rest > 0) {
-        uint64_t word = sample_word(allowed, whole);
-        x += whole * SAMPLE_BLOCK;
-        for (uint32_t i = 0; word != 0 && i < rest; i++)
-            x[i] = word >> i & 1 ? x[i] : -INFINITY;
-        block_max[whole] = word == 0 ? -INFINITY : sample_max(x, rest);
-    }
-    return sample_max(block_max, sample_n_blocks(n));
 }
 
 /* First i with x[i] == value, or n. */
@@ -139,59 +123,61 @@ int32_t sample_argmax_allowed(float *logits, uint32_t n_vocab, const struct samp
     return 0;
 }
 
-/* exp(x) for x in [-87, 0], and 0 for anything else: x = n ln 2 + f with |f| <= ln 2 / 2, exp(f) by
- * its Taylor series to f^7 (relative error 6e-9 before rounding), 2^n by the exponent's bits. The
- * rounding to n adds and takes away 1.5 * 2^23, whose last bit has the weight 1. The choice between
- * x and 0 is a mask, since compilers do not vectorise one between floats. */
-static inline float exp_nonpositive(float x)
+static void exp_plain(const float *x, uint32_t n, float max, float scale, float *w)
 {
-    const float shift = 0x1.8p23f;
-    int32_t bits, exponent;
-    memcpy(&bits, &x, sizeof bits);
-    int32_t mask = -(int32_t)((bits & 0x7fffffff) <= 0x42ae0000); /* |x| <= 87; false for NaN */
-    bits &= mask;
-    memcpy(&x, &bits, sizeof x);
-    float shifted = x * 0x1.715476p0f + shift;
-    float n = shifted - shift;
-    float f = x - n * 0x1.62e4p-1f; /* ln 2 in two parts: n times the first is exact */
-    f = f - n * 0x1.7f7d1cp-20f;
-    float p = 0x1.a01a02p-13f;
-    p = p * f + 0x1.6c16c2p-10f;
-    p = p * f + 0x1.111112p-7f;
-    p = p * f + 0x1.555556p-5f;
-    p = p * f + 0x1.555556p-3f;
-    p = p * f + 0.5f;
-    p = p * f + 1.0f;
-    p = p * f + 1.0f;
-    memcpy(&exponent, &shifted, sizeof exponent);
-    memcpy(&bits, &p, sizeof bits);
-    bits = (int32_t)((uint32_t)bits + ((uint32_t)exponent << 23)) & mask;
-    memcpy(&p, &bits, sizeof p);
-    return p;
+    exp_row(x, n, max, scale, w);
+}
+
+static void sum_plain(double lane[SAMPLE_LANES], const float *w, uint32_t n)
+{
+    sum_row(lane, w, n);
+}
+
+static void sum_blocks_plain(const float *w, uint32_t n_blocks, double *block_sum)
+{
+    sum_blocks(w, n_blocks, block_sum);
+}
+
+const struct sample_passes sample_passes_plain = {
+    blocks_plain, exp_plain, sum_plain, sum_blocks_plain};
+
+static struct sample_passes passes(void)
+{
+    struct sample_passes way[2] = {sample_passes_plain};
+    (void)sample_passes_x86(way);
+    return way[0];
+}
+
+float sample_block_max(float *x, uint32_t n, const struct sample_allowed *allowed, float *block_max)
+{
+    uint32_t whole = n / SAMPLE_BLOCK, rest = n % SAMPLE_BLOCK;
+    passes().blocks(x, whole, allowed, block_max);
+    if (rest > 0) {
+        uint64_t word = sample_word(allowed, whole);
+        x += whole * SAMPLE_BLOCK;
+        for (uint32_t i = 0; word != 0 && i < rest; i++)
+            x[i] = word >> i & 1 ? x[i] : -INFINITY;
+        block_max[whole] = word == 0 ? -INFINITY : sample_max(x, rest);
+    }
+    return sample_max(block_max, sample_n_blocks(n));
 }
 
 void sample_exp(const float *x, uint32_t n, float max, float scale, float *w)
 {
-    for (uint32_t i = 0; i < n; i++)
-        w[i] = exp_nonpositive((x[i] - max) * scale);
+    passes().exp(x, n, max, scale, w);
 }
 
 void sample_sum_add(struct sample_sum *sum, const float *w, uint32_t n)
 {
-    uint32_t i = 0;
-    for (; i + SAMPLE_LANES <= n; i += SAMPLE_LANES)
-        for (int k = 0; k < SAMPLE_LANES; k++)
-            sum->lane[k] += w[i + k];
-    for (int k = 0; i < n; i++, k++)
-        sum->lane[k] += w[i];
+    const uint32_t rest = n % SAMPLE_LANES;
+    passes().sum(sum->lane, w, n - rest);
+    for (uint32_t k = 0; k < rest; k++)
+        sum->lane[k] += w[n - rest + k];
 }
 
 double sample_sum_total(struct sample_sum *sum)
 {
-    for (int half = SAMPLE_LANES / 2; half > 0; half /= 2)
-        for (int k = 0; k < half; k++)
-            sum->lane[k] += sum->lane[k + half];
-    return sum->lane[0];
+    return sum_lanes(sum->lane);
 }
 
 double sample_sum(const float *w, uint32_t n)
@@ -199,4 +185,12 @@ double sample_sum(const float *w, uint32_t n)
     struct sample_sum sum = {0};
     sample_sum_add(&sum, w, n);
     return sample_sum_total(&sum);
+}
+
+void sample_block_sums(const float *w, uint32_t n, double *block_sum)
+{
+    const uint32_t whole = n / SAMPLE_BLOCK, rest = n % SAMPLE_BLOCK;
+    passes().sum_blocks(w, whole, block_sum);
+    if (rest > 0)
+        block_sum[whole] = sample_sum(w + whole * SAMPLE_BLOCK, rest);
 }

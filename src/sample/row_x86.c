@@ -1,6 +1,6 @@
-/* The pass over a row in blocks, for processors with wider vectors. A maximum is exact, so it is
- * the same one everywhere. */
-#include "sample/internal.h"
+/* The passes over a row for processors with wider vectors. A maximum is exact, so it is the same
+ * one everywhere; of the others row_impl.h tells why. */
+#include "sample/row_impl.h"
 
 #if defined(__x86_64__)
 
@@ -53,19 +53,40 @@ __attribute__((target("avx512f"))) static void blocks_avx512(float *x,
     }
 }
 
-uint32_t sample_blocks_x86(sample_blocks_fn out[2])
+#define AVX2 __attribute__((target("avx2")))
+#define AVX512 __attribute__((target("avx512f,prefer-vector-width=512")))
+#define PASSES(isa, ISA)                                                                           \
+    ISA static void exp_##isa(const float *x, uint32_t n, float max, float scale, float *w)        \
+    {                                                                                              \
+        exp_row(x, n, max, scale, w);                                                              \
+    }                                                                                              \
+    ISA static void sum_##isa(double lane[SAMPLE_LANES], const float *w, uint32_t n)               \
+    {                                                                                              \
+        sum_row(lane, w, n);                                                                       \
+    }                                                                                              \
+    ISA static void sum_blocks_##isa(const float *w, uint32_t n_blocks, double *block_sum)         \
+    {                                                                                              \
+        sum_blocks(w, n_blocks, block_sum);                                                        \
+    }                                                                                              \
+    static const struct sample_passes passes_##isa = {                                             \
+        blocks_##isa, exp_##isa, sum_##isa, sum_blocks_##isa};
+
+PASSES(avx2, AVX2)
+PASSES(avx512, AVX512)
+
+uint32_t sample_passes_x86(struct sample_passes out[2])
 {
     uint32_t n = 0;
     if (__builtin_cpu_supports("avx512f"))
-        out[n++] = blocks_avx512;
+        out[n++] = passes_avx512;
     if (__builtin_cpu_supports("avx2"))
-        out[n++] = blocks_avx2;
+        out[n++] = passes_avx2;
     return n;
 }
 
 #else
 
-uint32_t sample_blocks_x86(sample_blocks_fn out[2])
+uint32_t sample_passes_x86(struct sample_passes out[2])
 {
     (void)out;
     return 0;

@@ -220,10 +220,9 @@ static int32_t choose_among_all(const struct sample_params *p,
         uint32_t first = first_of(at->first);
         if (p->min_p > 0)
             cut_min_p(p, logits + first, length_of(n, at->first, at->end), max, scale, w + first);
-        for (uint32_t b = at->first; b < at->end; b++) {
-            s->block_sum[b] = sample_sum(w + first_of(b), length_of(n, b, b + 1));
+        sample_block_sums(w + first, length_of(n, at->first, at->end), s->block_sum + at->first);
+        for (uint32_t b = at->first; b < at->end; b++)
             total += s->block_sum[b];
-        }
     }
     s->n_drawn = n;
     s->all = true;

@@ -74,6 +74,45 @@ static void test_exp(void **state)
     assert_true(w[5] == 1 && w[6] == 1);
 }
 
+/* Weights and their sums have the same bits on every processor, and a sum in parts is that of all.
+ */
+static void test_ways_agree(void **state)
+{
+    (void)state;
+    enum { N = 64 * 9 };
+    uint64_t c = 77u << 20;
+    struct sample_passes way[3] = {sample_passes_plain};
+    const uint32_t n_ways = 1 + sample_passes_x86(way + 1);
+    for (int round = 0; round < 3000; round++) {
+        float x[N], w[N], other[N];
+        double sums[N / 64], other_sums[N / 64], all = 0;
+        const uint32_t n = 1 + (uint32_t)(rnd(&c) * N) % N;
+        const float scale = (float)(0.1 + 10 * rnd(&c));
+        for (uint32_t i = 0; i < N; i++)
+            x[i] = rnd(&c) < 0.01 ? NAN : rnd(&c) < 0.02 ? -INFINITY : 3 - (float)rnd(&c) * 20;
+        way[0].exp(x, n, 3, scale, w);
+        way[0].sum_blocks(w, n / 64, sums);
+        for (uint32_t k = 1; k < n_ways; k++) {
+            way[k].exp(x, n, 3, scale, other);
+            assert_memory_equal(other, w, n * sizeof *w);
+            way[k].sum_blocks(w, n / 64, other_sums);
+            assert_memory_equal(other_sums, sums, n / 64 * sizeof *sums);
+        }
+        for (uint32_t i = 0; i < n; i++)
+            all += w[i];
+        assert_true(fabs(sample_sum(w, n) - all) <= 1e-12 * all);
+        struct sample_sum parts = {0};
+        const uint32_t cut = (uint32_t)(rnd(&c) * n) / 8 * 8;
+        sample_sum_add(&parts, w, cut);
+        sample_sum_add(&parts, w + cut, n - cut);
+        const double in_parts = sample_sum_total(&parts), whole = sample_sum(w, n);
+        assert_memory_equal(&in_parts, &whole, sizeof whole);
+        sample_block_sums(w, n, sums);
+        for (uint32_t b = 0; b * 64 < n; b++)
+            assert_true(sums[b] == sample_sum(w + b * 64, n - b * 64 < 64 ? n - b * 64 : 64));
+    }
+}
+
 /* Every length, so that the last word is cut anywhere; what is allowed keeps its bits, and a block
  * without anything is left alone. All ways agree. */
 static void test_block_max(void **state)
@@ -94,12 +133,12 @@ static void test_block_max(void **state)
         const struct sample_allowed some = {bits, n % 2 ? but : NULL};
         const struct sample_allowed *allowed = n % 3 ? &some : NULL;
         float all_most = sample_block_max(x, n, allowed, most), seen = -INFINITY;
-        sample_blocks_fn way[3] = {sample_blocks_plain};
-        uint32_t n_ways = 1 + sample_blocks_x86(way + 1);
+        struct sample_passes way[3] = {sample_passes_plain};
+        uint32_t n_ways = 1 + sample_passes_x86(way + 1);
         for (uint32_t i = 0; i < n_ways; i++) {
             float other[MAX], other_most[WORDS];
             memcpy(other, before, n * sizeof *other);
-            way[i](other, n / 64, allowed, other_most);
+            way[i].blocks(other, n / 64, allowed, other_most);
             assert_memory_equal(other, x, n / 64 * 64 * sizeof *x);
             assert_memory_equal(other_most, most, n / 64 * sizeof *most);
         }
@@ -221,6 +260,7 @@ int main(void)
         cmocka_unit_test(test_philox_known_answers),
         cmocka_unit_test(test_uniform),
         cmocka_unit_test(test_exp),
+        cmocka_unit_test(test_ways_agree),
         cmocka_unit_test(test_argmax),
         cmocka_unit_test(test_block_max),
         cmocka_unit_test(test_allowed),

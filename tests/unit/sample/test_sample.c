@@ -2,7 +2,6 @@
  * probabilities, and the corners. */
 #include "sample/sample.h"
 
-#include "base/clock.h"
 #include "unit/sample/chance.h"
 
 #include <math.h>
@@ -330,61 +329,6 @@ static void test_hostile_logits(void **state)
     sample_scratch_destroy(s);
 }
 
-/* --- speed: printed, never judged ------------------------------------------------------------ */
-
-static double row_us(const struct sample_params *p,
-                     const float *x,
-                     uint32_t n,
-                     struct sample_scratch *s,
-                     float *copy)
-{
-    enum { ROWS = 20 };
-    double best = 1e9;
-    for (uint64_t i = 0; i < ROWS; i++) {
-        memcpy(copy, x, n * sizeof *x);
-        uint64_t t = clock_us();
-        sample_token(p, NULL, i, copy, n, NULL, s);
-        best = fmin(best, (double)(clock_us() - t));
-    }
-    return best;
-}
-
-static void test_speed(void **state)
-{
-    (void)state;
-    enum { N = 151936 };
-    float *x = calloc(N, sizeof *x), *copy = calloc(N, sizeof *x);
-    struct sample_scratch *s = sample_scratch_create(N);
-    struct sample_params plain = sample_params_default(), greedy = plain, top_k = plain,
-                         top_p = plain, all = plain, hot = plain;
-    greedy.temperature = 0;
-    top_k.top_k = 40;
-    top_p.top_p = 0.95f;
-    all.top_k = 40, all.top_p = 0.95f, all.min_p = 0.05f;
-    hot.top_p = 0.95f, hot.temperature = 10;
-    uint64_t c = 1u << 25;
-    for (int i = 0; i < N; i++) /* like a model's: a bell, and a few far above it */
-        x[i] = (float)(sqrt(-2 * log(1 - rnd(&c))) * cos(6.283185307179586 * rnd(&c)) * 2.5);
-    for (int i = 0; i < 12; i++)
-        x[(int)(rnd(&c) * N)] = 12 + (float)i;
-    print_message("us per row of %d: greedy %.0f, plain %.0f, top-k 40 %.0f, top-p 0.95 %.0f, "
-                  "both and min-p %.0f, top-p at temperature 10 %.0f\n",
-                  N,
-                  row_us(&greedy, x, N, s, copy),
-                  row_us(&plain, x, N, s, copy),
-                  row_us(&top_k, x, N, s, copy),
-                  row_us(&top_p, x, N, s, copy),
-                  row_us(&all, x, N, s, copy),
-                  row_us(&hot, x, N, s, copy));
-    struct token_logprob top[20];
-    uint64_t t = clock_us();
-    sample_logprobs(x, N, 5, 20, top);
-    print_message("log-probabilities with 20 top: %llu us\n", (unsigned long long)(clock_us() - t));
-    sample_scratch_destroy(s);
-    free(x);
-    free(copy);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -394,7 +338,6 @@ int main(void)
         cmocka_unit_test(test_distributions),
         cmocka_unit_test(test_batch_independence),
         cmocka_unit_test(test_hostile_logits),
-        cmocka_unit_test(test_speed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
