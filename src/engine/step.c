@@ -152,9 +152,13 @@ static bool begin_step(struct engine *eng)
     struct step_batch *s = &eng->steps[(eng->first_step + eng->n_steps) % ASYNC_STEPS];
     s->begin_us = clock_us();
     kv_set_pace(eng->kv, s->begin_us, eng->pace.us_per_row);
-    const uint32_t budget = row_budget(eng);
+    uint32_t budget = row_budget(eng);
     make_drafts(eng, budget);
-    sched_plan_step(eng->sched, budget, &plan);
+    if (sched_take_in(eng->sched, budget, &plan)) {
+        const uint32_t deeper = row_budget(eng); /* by what newcomers have found */
+        budget = deeper < budget ? deeper : budget;
+        sched_plan_rows(eng->sched, budget, &plan);
+    }
     timeline_planned(eng, &plan, s->begin_us);
     eng->waits_for_tier = plan.waits_for_tier;
     eng->holds = plan.waits_for_steps;

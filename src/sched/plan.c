@@ -252,7 +252,7 @@ static void plan_prefill(struct sched *s, struct sched_plan *plan, uint32_t budg
     }
 }
 
-void sched_plan_step(struct sched *s, uint32_t row_budget, struct sched_plan *out)
+bool sched_take_in(struct sched *s, uint32_t row_budget, struct sched_plan *out)
 {
     uint64_t n_preempted = s->n_preempted;
     *out = (struct sched_plan){.items = s->items, .waits_for_tier = kv_poll(s->kv)};
@@ -262,12 +262,17 @@ void sched_plan_step(struct sched *s, uint32_t row_budget, struct sched_plan *ou
     s->waits_for_steps = false;
     if (!sched_make_room(s)) {
         out->waits_for_steps = true;
-        return;
+        return false;
     }
     sched_admit(s, prefill_budget(s, row_budget));
     s->n_broken += s->n_promised > kv_room(s->kv);
     out->waits_for_steps = s->waits_for_steps;
     out->n_preempted = (uint32_t)(s->n_preempted - n_preempted);
+    return true;
+}
+
+void sched_plan_rows(struct sched *s, uint32_t row_budget, struct sched_plan *out)
+{
     uint32_t budget = prefill_budget(s, row_budget);
     plan_decodes(s, out, row_budget);
     if (budget > 0)
@@ -275,4 +280,10 @@ void sched_plan_step(struct sched *s, uint32_t row_budget, struct sched_plan *ou
     for (uint32_t i = 0; i < s->n_running; i++)
         out->waits_for_tier |= s->running[i]->fetching;
     assert(out->n_rows <= s->cfg.max_rows);
+}
+
+void sched_plan_step(struct sched *s, uint32_t row_budget, struct sched_plan *out)
+{
+    if (sched_take_in(s, row_budget, out))
+        sched_plan_rows(s, row_budget, out);
 }

@@ -145,7 +145,7 @@ bool sched_goes_before(const struct sched_seq *a, const struct sched_seq *b)
 static enum err fits(const struct sched *s, uint32_t n_max, struct err_info *e)
 {
     uint32_t need = kv_blocks_for(s->kv, n_max);
-    uint32_t total = kv_stats(s->kv).total;
+    uint32_t total = kv_stats(s->kv).blocks.total;
     uint32_t most = total < s->cfg.max_blocks_per_seq ? total : s->cfg.max_blocks_per_seq;
     if (need > most)
         return err_set(e, ERR_TOO_LONG, "would need %u blocks, exceeds max %u", need, most);

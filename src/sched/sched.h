@@ -157,7 +157,7 @@ enum err sched_add(struct sched *s, struct sched_seq *seq, struct err_info *e) W
 
 /* What the next step will hold, for choosing its row_budget: the decodes, the positions they attend
  * to, each with its own; and how many positions lie before the prompt that has got furthest. One
- * that the step admits, and that finds a prefix, may be further. And who will decode beside them:
+ * that sched_take_in admits, and that finds a prefix, may be further. And who will decode beside:
  * those at their prompts, and in the queue as many as there are slots and blocks for, about; but
  * for such as any decode has a higher priority than, and those that want one token or none. */
 struct sched_load {
@@ -183,6 +183,11 @@ struct sched_seq *const *sched_running(const struct sched *s, uint32_t *n);
  * Between kv_step_begun and kv_step_ended of the plans before, this plans ahead. No items while
  * sequences run: all of them wait, for the tier or for steps under way. */
 void sched_plan_step(struct sched *s, uint32_t row_budget, struct sched_plan *out);
+
+/* Its two halves. First those who wait are let in, and what they found of their prompts is known;
+ * false: there is no more to plan. Then rows are shared, of a budget that is no larger. */
+bool sched_take_in(struct sched *s, uint32_t row_budget, struct sched_plan *out) WEIR_MUST_USE;
+void sched_plan_rows(struct sched *s, uint32_t row_budget, struct sched_plan *out);
 
 /* The step ran: an item's rows, but those of its draft, are stored now, and others may find them.
  * Of one sequence's items, the one planned first comes first, and the token it chose before the

@@ -36,6 +36,22 @@ static void test_follows_who_computes_the_same(void **state)
     assert_int_equal(sched_load(f->sched).longest_prompt, 20);
 }
 
+/* Rows at depth cost more: the budget is made once it is known how deep newcomers begin. */
+static void test_what_a_newcomer_found(void **state)
+{
+    struct fixture *f = start(state, default_config(), 100);
+    struct sched_seq *a = add(f, 600, 610);
+    for (int i = 0; i < 4; i++)
+        step(f, 256);
+    const struct sched_seq *b = add_like(f, a, 600, 700, 710);
+    assert_int_equal(sched_load(f->sched).prefill_depth, 0);
+    assert_true(sched_take_in(f->sched, 256, &f->plan));
+    assert_int_equal(sched_load(f->sched).prefill_depth, 600);
+    sched_plan_rows(f->sched, 33, &f->plan);
+    check(f);
+    assert_int_equal(rows_of(f, b), 32);
+}
+
 /* Less than a block in common is not worth waiting for: it would be copied, not shared. */
 static void test_follows_for_whole_blocks_only(void **state)
 {
@@ -293,7 +309,7 @@ static void test_chunks_are_cut_to_the_panes(void **state)
     assert_int_equal(s->n_computed, 12 * BLOCK_TOKENS);
     while (s->n_computed < 900)
         step(f, 256);
-    assert_int_equal(kv_stats(f->kv).in_use, 57);
+    assert_int_equal(kv_stats(f->kv).blocks.in_use, 57);
 }
 
 /* Admission counts on a window for each, not on a context: and no more than there are panes. */
@@ -423,6 +439,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_teardown(name, teardown)
     const struct CMUnitTest tests[] = {
         TEST(test_follows_who_computes_the_same),
+        TEST(test_what_a_newcomer_found),
         TEST(test_follows_for_whole_blocks_only),
         TEST(test_goes_on_alone_when_its_leader_leaves),
         TEST(test_tenants_and_those_who_opt_out_share_nothing),

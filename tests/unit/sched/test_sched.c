@@ -51,10 +51,10 @@ static void test_life(void **state)
         assert_true(f->plan.items[0].samples);
     }
     assert_int_equal(s->n_known, 303);
-    assert_int_equal(kv_stats(f->kv).in_use, 19);
+    assert_int_equal(kv_stats(f->kv).blocks.in_use, 19);
     sched_remove(f->sched, s);
     assert_int_equal(s->slot, SCHED_NO_SLOT);
-    assert_int_equal(kv_stats(f->kv).in_use, 0);
+    assert_int_equal(kv_stats(f->kv).blocks.in_use, 0);
     sched_remove(f->sched, s); /* nothing */
     step(f, 256);
     assert_int_equal(f->plan.n_items, 0);
@@ -112,7 +112,7 @@ static void test_reservation_fills_the_pool_exactly(void **state)
         step(f, 256);
     assert_int_equal(a->n_known, 80);
     assert_int_equal(b->n_computed, 80);
-    assert_int_equal(kv_stats(f->kv).free, 0);
+    assert_int_equal(kv_stats(f->kv).blocks.free, 0);
 }
 
 static void test_slots_bound_running(void **state)
@@ -479,7 +479,7 @@ static void test_destroy_lets_go_of_all(void **state)
     sched_destroy(f->sched);
     f->sched = NULL;
     assert_int_equal(a->slot, SCHED_NO_SLOT);
-    assert_int_equal(kv_stats(f->kv).in_use, 0);
+    assert_int_equal(kv_stats(f->kv).blocks.in_use, 0);
 }
 
 static void test_check_finds_a_wrong_count(void **state)

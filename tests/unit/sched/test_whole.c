@@ -60,7 +60,7 @@ static void test_budget(void **state)
     step(f, 64);
     assert_int_equal(f->plan.n_rows, 50);
     remove_all(f);
-    assert_int_equal(kv_stats(f->kv).in_use, 0);
+    assert_int_equal(kv_stats(f->kv).blocks.in_use, 0);
 }
 
 static void test_refuses(void **state)
@@ -105,7 +105,7 @@ static void test_random(void **state)
             remove_all(f);
         }
         assert_int_equal(n_left, 0);
-        assert_int_equal(kv_stats(f->kv).in_use, 0);
+        assert_int_equal(kv_stats(f->kv).blocks.in_use, 0);
         teardown(state);
         *state = NULL;
     }
