@@ -16,6 +16,7 @@
 #define LONG_LOGPROBS 4096
 #define LONG_VALUES 16384
 #define LONG_IDS 16384
+#define LONG_REPEATED (1 << 20)
 
 const char *api_finish_name(enum finish f)
 {
@@ -190,6 +191,15 @@ static uint64_t n_values(const struct api_call *c)
     return n;
 }
 
+/* Bytes of the request that answers repeat. */
+static uint64_t n_repeated(const struct api_call *c)
+{
+    uint64_t n = c->settings.len * (uint64_t)c->n_choices;
+    for (uint32_t i = 0; c->echoes && i < c->n_prompts; i++)
+        n += c->echoes[i].len * (uint64_t)c->n_per_prompt;
+    return n;
+}
+
 /* Whether the loop thread, and all streams, would wait for it: some 2 microseconds for each
  * log-probability. */
 static bool takes_long(const struct api_call *c)
@@ -201,7 +211,7 @@ static bool takes_long(const struct api_call *c)
         n += n_prompt + request_n_completion(c->choices[i].req);
     }
     return n * (1 + c->n_top) > LONG_LOGPROBS || n_values(c) > LONG_VALUES ||
-           api_n_ids(c) > LONG_IDS;
+           api_n_ids(c) > LONG_IDS || n_repeated(c) > LONG_REPEATED;
 }
 
 /* One object once all choices have ended; nothing is written before. */

@@ -133,7 +133,7 @@ struct api_call {
     bool parse_special; /* control tokens in texts of prompts (completions.c), and */
     bool no_special;    /* nothing put around them */
     bool timings_per_token, progress, verbose; /* extras.c */
-    struct buf settings;                       /* with verbose: generation_settings as JSON */
+    struct buf settings;                       /* generation_settings as JSON, if answers have it */
     uint32_t n_top;
     int file_fd; /* of a reply that is a file; -1: none */
     uint64_t file_due;

@@ -118,7 +118,7 @@ static enum err parse(struct api_call *c,
         return err;
     p->request.logprobs = c->logprobs;
     p->request.n_top_logprobs = c->n_top;
-    if (c->verbose) {
+    if (c->verbose && c->settings.len == 0) { /* the dialect has not */
         struct api_job used = *job;
         if (!p->max_tokens_given)
             used.params.request.max_tokens = default_max_tokens(c, d);

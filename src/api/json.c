@@ -135,6 +135,36 @@ const json_t *api_get(const json_t *o, const char *name)
     return v && !json_is_null(v) ? v : NULL;
 }
 
+enum err api_get_metadata(const json_t *body, json_t **out, struct err_info *e)
+{
+    enum { MOST = 16, KEY_BYTES = 64, VALUE_BYTES = 512 };
+    const char *key;
+    json_t *v;
+    enum err err = api_get_object(body, "metadata", "an object of strings", out, e);
+    if (err)
+        return err;
+    if (json_object_size(*out) > MOST)
+        return err_invalid(e,
+                           "metadata",
+                           "'metadata' has %zu entries; at most %d are allowed",
+                           json_object_size(*out),
+                           MOST);
+    json_object_foreach(*out, key, v)
+    {
+        char field[64];
+        snprintf(field, sizeof field, "metadata.%.40s", key);
+        if (!json_is_string(v))
+            return api_wrong_type(field, "a string", v, e);
+        if (strlen(key) > KEY_BYTES || json_string_length(v) > VALUE_BYTES)
+            return err_invalid(e,
+                               "metadata",
+                               "'metadata' may have keys of %d and values of %d bytes",
+                               KEY_BYTES,
+                               VALUE_BYTES);
+    }
+    return OK;
+}
+
 const char *api_text_at(const json_t *o, const char *name)
 {
     const char *s = json_string_value(json_object_get(o, name));

@@ -76,6 +76,10 @@ enum err api_get_object(const json_t *o,
                         json_t **out,
                         struct err_info *e) WEIR_MUST_USE;
 
+/* OpenAI's "metadata", or NULL where there is none: up to 16 strings of up to 512 bytes, under
+ * names of up to 64. */
+enum err api_get_metadata(const json_t *body, json_t **out, struct err_info *e) WEIR_MUST_USE;
+
 /* The string of that name as far as a NUL; "" where there is none. */
 const char *api_text_at(const json_t *o, const char *name);
 

@@ -121,7 +121,10 @@ static void put_end(const struct api_choice *ch, struct buf *out)
                ",\"tokens_predicted\":%u,\"tokens_evaluated\":%u,\"generation_settings\":",
                n_out,
                n_prompt_of(ch));
-    buf_join(out, &s->settings);
+    if (s->fields) /* which are made of them once for all answers */
+        buf_str(out, "null");
+    else
+        buf_join(out, &c->settings);
     buf_str(out, ",\"prompt\":");
     api_put_text(out, prompt->data, prompt->len);
     const char *word = request_stop(ch->req) == STOP_TEXT ? request_stop_text(ch->req) : "";
@@ -135,41 +138,6 @@ static void put_end(const struct api_choice *ch, struct buf *out)
     buf_char(out, '}');
 }
 
-/* "a/b" is b of the object a. */
-static const json_t *field_at(const json_t *o, const char *path)
-{
-    const char *slash;
-    while ((slash = strchr(path, '/'))) {
-        o = json_object_getn(o, path, (size_t)(slash - path));
-        path = slash + 1;
-    }
-    return json_object_get(o, path);
-}
-
-/* The answer, or of it the fields that were asked for, by the names they were asked by. */
-static void put_selected(const struct native *s, const struct buf *all, struct buf *out)
-{
-    if (json_array_size(s->fields) == 0 || all->failed) {
-        buf_join(out, all);
-        return;
-    }
-    json_error_t je;
-    json_t *from = api_json_load(all->data, all->len, JSON_ALLOW_NUL, &je), *to = json_object();
-    for (size_t i = 0; i < json_array_size(s->fields); i++) {
-        const char *name = json_string_value(json_array_get(s->fields, i));
-        json_t *v = (json_t *)field_at(from, name);
-        if (v)
-            json_object_set(to, name, v);
-    }
-    char *text = json_dumps(to, JSON_COMPACT | JSON_REAL_PRECISION(15));
-    const struct buf chosen = {
-        .data = text, .len = text ? strlen(text) : 0, .failed = api_json_starved()};
-    buf_join(out, &chosen);
-    free(text);
-    json_decref(from);
-    json_decref(to);
-}
-
 static void close_choice(struct api_choice *ch, struct buf *out)
 {
     const struct native *s = ch->call->state;
@@ -177,7 +145,7 @@ static void close_choice(struct api_choice *ch, struct buf *out)
     buf_printf(&all, "{\"index\":%u,\"content\":\"\",\"tokens\":[]", ch->index);
     put_end(ch, &all);
     buf_str(out, "data: ");
-    put_selected(s, &all, out);
+    native_put_selected(s, &all, out);
     buf_str(out, "\n\n");
     buf_deinit(&all);
 }
@@ -208,7 +176,7 @@ static void put_choice(struct api_choice *ch, struct buf *out)
     if (c->logprobs)
         api_put_items(&all, ",\"completion_probabilities\":[", &probs);
     put_end(ch, &all);
-    put_selected(s, &all, out);
+    native_put_selected(s, &all, out);
     buf_deinit(&all);
     buf_deinit(&tokens);
     buf_deinit(&probs);

@@ -9,13 +9,12 @@
 
 /* Behind api_call.state. */
 struct native {
-    struct buf settings; /* "generation_settings" as JSON */
-    json_t *fields;      /* names of those of the answer that are wanted; empty or NULL: all */
-    int64_t n_predict;   /* as asked for; -1: no limit */
+    json_t *fields;    /* names of those of the answer that are wanted; NULL: all; */
+    json_t *shared;    /* those of the settings, by their names, as JSON in a string */
+    int64_t n_predict; /* as asked for; -1: no limit */
     int64_t id_slot;
-    bool tokens;        /* name them in answers */
-    bool post_sampling; /* probabilities are those that tokens were drawn by */
-    int64_t n_indent, max_ms;
+    bool tokens;                  /* name them in answers */
+    bool post_sampling;           /* probabilities are those that tokens were drawn by */
     struct {                      /* until parse hands them to the request */
         struct logit_bias *items; /* [n] of n_vocab, an id once however often a body names it */
         uint32_t n;
@@ -32,6 +31,14 @@ enum err native_parse(struct api_call *c,
                       struct err_info *e) WEIR_MUST_USE;
 /* The part of it without the prompts. */
 void native_parse_settings(struct api_call *c, const json_t *body, struct api_job *job);
+
+/* response_fields. (native_fields.c) */
+enum err native_read_fields(struct native *s, const json_t *body, struct err_info *e) WEIR_MUST_USE;
+/* Once the settings of an answer are known. */
+void native_share_settings(struct native *s, const struct buf *settings);
+/* The answer, or of it the fields that were asked for, by the names they were asked by. Where they
+ * were, its own settings may be anything. */
+void native_put_selected(const struct native *s, const struct buf *all, struct buf *out);
 
 /* Of the array of that name, if it is one, all strings but this one stay. */
 void native_drop_text(json_t *body, const char *name, const char *text);

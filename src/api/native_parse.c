@@ -14,7 +14,6 @@
 /* Beside those of params.c. Fields that only tune what is off (dry_base, mirostat_tau, ...), or how
  * llama-server keeps its memory (n_keep, id_slot, n_cache_reuse), mean nothing here. */
 static const struct api_refused refused[] = {
-    {"min_keep", NEUTRAL_NUMBER, 0},
     {"multimodal_data", NEUTRAL_EMPTY, 0},
     {"messages", NEUTRAL_NOTHING, 0},
     {"add_special_tokens", NEUTRAL_TRUE, 0},
@@ -23,8 +22,8 @@ static const struct api_refused refused[] = {
 static void native_free(void *state)
 {
     struct native *s = state;
-    buf_deinit(&s->settings);
     json_decref(s->fields);
+    json_decref(s->shared);
     free(s->bias.items);
     free(s->bias.places);
     free(s->has_new_line);
@@ -110,6 +109,7 @@ static enum err adapt_counts(const struct api_call *c,
         json_object_set_new(body, "max_tokens", json_integer(n > 0 ? n : 1));
     if (api_get(body, "n_cmpl"))
         json_object_set_new(body, "n", json_integer(n_cmpl));
+    json_object_del(body, "n_cmpl");
     return OK;
 }
 
@@ -321,22 +321,6 @@ static enum err forbid_ends(struct api_call *c,
     return err;
 }
 
-/* response_fields: which parts of the answer are wanted. */
-static enum err read_fields(struct native *s, const json_t *body, struct err_info *e)
-{
-    json_t *v;
-    enum err err = api_get_array(body, "response_fields", "an array of names", &v, e);
-    if (err || !v)
-        return err;
-    for (size_t i = 0; i < json_array_size(v); i++) {
-        const json_t *name = json_array_get(v, i);
-        if (!json_is_string(name))
-            return api_wrong_type("response_fields", "an array of names", name, e);
-    }
-    s->fields = json_incref(v);
-    return OK;
-}
-
 void native_drop_text(json_t *body, const char *name, const char *text)
 {
     const json_t *v = json_object_get(body, name);
@@ -370,14 +354,14 @@ static enum err read_flags(struct api_call *c, struct native *s, json_t *body, s
         (err = api_get_bool(body, "return_tokens", &s->tokens, e)) ||
         (err = api_get_int(body, "id_slot", -1, INT32_MAX, &s->id_slot, e)) ||
         (err = api_get_bool(body, "post_sampling_probs", &s->post_sampling, e)) ||
-        (err = api_get_int(body, "n_indent", 0, INT32_MAX, &s->n_indent, e)) ||
-        (err = api_get_int(body, "t_max_predict_ms", -1, INT32_MAX, &s->max_ms, e)) ||
         (err = api_get_int(body, "n_probs", 0, REQUEST_MAX_TOP_LOGPROBS, &n_probs, e)) ||
-        (err = read_fields(s, body, e)))
+        (err = native_read_fields(s, body, e)))
         return err;
     s->tokens |= stream; /* its streams always have them */
     json_object_set_new(body, "return_tokens", json_boolean(s->tokens));
     json_object_del(body, "n_probs");
+    json_object_del(body, "post_sampling_probs");
+    json_object_del(body, "response_fields");
     c->logprobs = n_probs > 0;
     c->n_top = (uint32_t)n_probs;
     return OK;
@@ -487,9 +471,8 @@ void native_parse_settings(struct api_call *c, const json_t *body, struct api_jo
     p->sample.temperature_last = json_is_true(json_object_get(body, "temperature_last"));
     s->bias.items = NULL;
     p->sampled_logprobs = s->post_sampling;
-    p->min_indent = (uint32_t)s->n_indent;
-    p->max_line_ms = s->max_ms > 0 ? (uint32_t)s->max_ms : 0;
-    native_put_settings(c, s, job, &s->settings);
+    native_put_settings(c, s, job, &c->settings);
+    native_share_settings(s, &c->settings);
 }
 
 enum err native_parse(struct api_call *c,

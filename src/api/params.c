@@ -42,6 +42,12 @@ static const struct api_refused refused[] = {
     {"use_beam_search", NEUTRAL_FALSE, 0},
     {"length_penalty", NEUTRAL_NUMBER, 1},
     {"n_probs", NEUTRAL_NUMBER, 0},
+    {"post_sampling_probs", NEUTRAL_FALSE, 0},
+    {"response_fields", NEUTRAL_EMPTY, 0},
+    {"n_cmpl", NEUTRAL_NUMBER, 1},
+    {"min_keep", NEUTRAL_NUMBER, 0},
+    {"guided_whitespace_pattern", NEUTRAL_EMPTY, 0},
+    {"spaces_between_special_tokens", NEUTRAL_TRUE, 0},
     {"typical_p", NEUTRAL_NUMBER, 1},
     {"top_n_sigma", NEUTRAL_NUMBER, -1},
     {"tfs_z", NEUTRAL_NUMBER, 1},
@@ -128,15 +134,15 @@ enum err api_params_sampling(const json_t *body, struct sample_params *s, struct
     return OK;
 }
 
-/* Absent: a new one each time, so that the same question has different answers. */
+/* Absent, or -1, as vLLM and llama-server have it: a new one each time, so that the same question
+ * has different answers. */
 static enum err parse_seed(const json_t *body, uint64_t *seed, struct err_info *e)
 {
-    if (api_get(body, "seed")) {
-        int64_t given = 0;
-        enum err err = api_get_int(body, "seed", INT64_MIN, INT64_MAX, &given, e);
-        *seed = (uint64_t)given;
+    int64_t given = -1;
+    enum err err = api_get_int(body, "seed", INT64_MIN, INT64_MAX, &given, e);
+    *seed = (uint64_t)given;
+    if (err || given != -1)
         return err;
-    }
     if (getrandom(seed, sizeof *seed, 0) != (ssize_t)sizeof *seed)
         return err_set(e, ERR_INTERNAL, "the system gives no random numbers");
     return OK;
@@ -261,6 +267,19 @@ static enum err parse_stop_ids(const json_t *body,
     return OK;
 }
 
+/* llama-server's ends of texts that an editor asked for. */
+static enum err parse_lines(const json_t *body, struct request_params *p, struct err_info *e)
+{
+    int64_t n_indent = 0, ms = -1;
+    enum err err;
+    if ((err = api_get_int(body, "n_indent", 0, INT32_MAX, &n_indent, e)) ||
+        (err = api_get_int(body, "t_max_predict_ms", -1, INT32_MAX, &ms, e)))
+        return err;
+    p->min_indent = (uint32_t)n_indent;
+    p->max_line_ms = ms > 0 ? (uint32_t)ms : 0;
+    return OK;
+}
+
 /* No answer depends on any of it. */
 enum err api_params_cache(const json_t *body, struct request_params *p, struct err_info *e)
 {
@@ -362,6 +381,7 @@ enum err api_params_parse(const json_t *body,
         (err = parse_logit_bias(body, n_vocab, out, e)) || (err = parse_stop(body, out, e)) ||
         (err = parse_stop_ids(body, n_vocab, out, e)) || (err = parse_stream(body, out, e)) ||
         (err = api_get_bool(body, "ignore_eos", &out->request.ignore_eos, e)) ||
+        (err = parse_lines(body, &out->request, e)) ||
         (err = api_params_cache(body, &out->request, e)) ||
         (err = api_get_bool(body, "return_tokens", &out->return_tokens, e)) ||
         (err = api_get_bool(body, "return_token_ids", &out->return_token_ids, e)) ||

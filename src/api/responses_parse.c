@@ -139,34 +139,17 @@ static void write_echo(struct responses *r, const json_t *body)
     buf_str(&r->echo, ",\"background\":false,\"max_tool_calls\":null,\"service_tier\":\"default\"");
 }
 
-static enum err check_metadata(const json_t *body, struct err_info *e)
-{
-    const char *key;
-    json_t *v, *x;
-    enum err err = api_get_object(body, "metadata", "an object of strings", &v, e);
-    if (err)
-        return err;
-    json_object_foreach(v, key, x)
-    {
-        char field[64];
-        snprintf(field, sizeof field, "metadata.%.40s", key);
-        if (!json_is_string(x))
-            return api_wrong_type(field, "a string", x, e);
-    }
-    return OK;
-}
-
 /* include: only the log-probabilities are something that we could leave out. */
 static enum err read_flags(struct api_call *c, const json_t *body, struct err_info *e)
 {
     struct responses *r = c->state;
-    json_t *include;
+    json_t *include, *metadata;
     int64_t n_top = 0;
     enum err err;
     r->store = true;
     if ((err = api_get_bool(body, "store", &r->store, e)) ||
         (err = api_get_int(body, "top_logprobs", 0, REQUEST_MAX_TOP_LOGPROBS, &n_top, e)) ||
-        (err = check_metadata(body, e)) ||
+        (err = api_get_metadata(body, &metadata, e)) ||
         (err = api_get_array(body, "include", "an array of strings", &include, e)))
         return err;
     for (size_t i = 0; i < json_array_size(include); i++) {

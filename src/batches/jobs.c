@@ -11,9 +11,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MAX_METADATA 16
-#define MAX_METADATA_KEY 64
-#define MAX_METADATA_VALUE 512
 #define MAX_WINDOW_S ((int64_t)30 * 86400)
 
 static const char *const status_names[N_JOB_STATUS] = {
@@ -280,34 +277,6 @@ static enum err parse_window(const char *s, int64_t *seconds, struct err_info *e
                        "'completion_window' must be a time of at most 30 days, such as 24h");
 }
 
-static enum err parse_metadata(const json_t *body, json_t **out, struct err_info *e)
-{
-    json_t *v, *item;
-    const char *key;
-    enum err err = api_get_object(body, "metadata", "an object of strings", &v, e);
-    if (err)
-        return err;
-    if (json_object_size(v) > MAX_METADATA)
-        return err_invalid(e,
-                           "metadata",
-                           "'metadata' has %zu entries; at most %d are allowed",
-                           json_object_size(v),
-                           MAX_METADATA);
-    json_object_foreach(v, key, item)
-    {
-        if (!json_is_string(item))
-            return api_wrong_type("metadata", "an object of strings", item, e);
-        if (strlen(key) > MAX_METADATA_KEY || json_string_length(item) > MAX_METADATA_VALUE)
-            return err_invalid(e,
-                               "metadata",
-                               "'metadata' may have keys of %d and values of %d bytes",
-                               MAX_METADATA_KEY,
-                               MAX_METADATA_VALUE);
-    }
-    *out = v;
-    return OK;
-}
-
 static enum err get_text(
     const json_t *body, const char *name, char *out, size_t cap, struct err_info *e)
 {
@@ -340,7 +309,7 @@ static enum err parse_create(const json_t *body,
     if ((err = get_text(body, "input_file_id", j->input, sizeof j->input, e)) ||
         (err = get_text(body, "endpoint", j->endpoint, sizeof j->endpoint, e)) ||
         (err = get_text(body, "completion_window", j->window, sizeof j->window, e)) ||
-        (err = parse_window(j->window, &seconds, e)) || (err = parse_metadata(body, metadata, e)))
+        (err = parse_window(j->window, &seconds, e)) || (err = api_get_metadata(body, metadata, e)))
         return err;
     if (!api_is_batch_endpoint(j->endpoint))
         return err_invalid(

@@ -234,6 +234,11 @@ def test_same_seed_same_answer(server):
     assert len(texts) > 1
 
 
+def test_a_seed_of_minus_one_is_a_random_one(server):
+    body = completion(temperature=2, seed=-1, max_tokens=40, ignore_eos=True)
+    assert server.json("POST", COMPLETIONS, body)["choices"] != server.json("POST", COMPLETIONS, body)["choices"]
+
+
 def test_n_uses_the_seeds_that_follow(server):
     three = server.json("POST", COMPLETIONS, completion(temperature=1.5, seed=7, n=3))["choices"]
     for i in range(3):

@@ -319,7 +319,7 @@ def test_what_does_not_exist(batches):
                         ({"input_file_id": file["id"], "endpoint": COMPLETIONS,
                           "completion_window": "99999999999999999999d"}, "completion_window"),
                         ({"input_file_id": file["id"], "endpoint": COMPLETIONS,
-                          "completion_window": "24h", "metadata": {"a": 1}}, "metadata")]:
+                          "completion_window": "24h", "metadata": {"a": 1}}, "metadata.a")]:
         error = batches.json("POST", "/v1/batches", body, status=400)["error"]
         assert error["param"] == field, error
     assert batches.json("GET", "/v1/batches?limit=0", status=400)["error"]["param"] == "limit"

@@ -79,6 +79,8 @@ def test_a_line_with_less_indentation_ends_it(server):
         assert a["generation_settings"]["n_indent"] == n_indent
     a = server.json("POST", "/completion", {**body, "n_indent": 4, "stop": ["b"]})
     assert (a["content"], a["stop_type"]) == ("a\n    ", "word")
+    a = server.json("POST", "/v1/completions", {**body, "n_indent": 4})
+    assert a["choices"][0]["text"] == "a\n    b\n  "
 
 
 def test_time_ends_it_at_a_newline(server):

@@ -89,10 +89,8 @@ PARTS = [{"type": "text", "text": TEXT}]
     ("/v1/responses", {"input": [{"role": "user", "content": TEXT}]}, (60, 84)),
     ("/v1/responses", {"input": [{"type": "shell_call_output", "id": "a", "output": [TEXT]}]}, (60, 84)),
     ("/v1/responses", {"input": "a", "instructions": TEXT}, (60, 84)),
-    ("/completion", {"prompt": "a", "n_predict": 1, "response_fields": [""] * 3_700_000}, (322, 442)),
     ("/v1/completions", {"prompt": "a", "max_tokens": 1, "guided_choice": ["a"] * 2_800_000}, (280, 352)),
-], ids=["chat parts", "messages parts", "system", "input", "input text", "output", "instructions", "response_fields",
-        "choice"])
+], ids=["chat parts", "messages parts", "system", "input", "input text", "output", "instructions", "choice"])
 def test_what_a_body_says_without_room(start_server, path, body, limits):
     """The body itself still has room, at some of these limits; what is made of it has none."""
     body = json.dumps(body, separators=(",", ":")).encode()

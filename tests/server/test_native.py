@@ -237,6 +237,13 @@ def test_parts_of_an_answer(server):
     assert set(a) == {"content", "generation_settings/n_predict"}
     assert a["generation_settings/n_predict"] == 12
     assert set(stream(server, prompt=PROMPT, response_fields=["stop"])[-1]) == {"stop"}
+    names = ["generation_settings", "generation_settings/logit_bias", "content", "index", "content"]
+    ask = {"prompt": PROMPT, "seed": 7, "n_cmpl": 2, "logit_bias": [[i, 0.5] for i in range(1000)]}
+    for whole, parts in zip(complete(server, **ask), complete(server, **ask, response_fields=names)):
+        settings = whole["generation_settings"]
+        assert len(settings["logit_bias"]) == 1000
+        assert parts == {"generation_settings": settings, "generation_settings/logit_bias": settings["logit_bias"],
+                         "content": whole["content"], "index": whole["index"]}
 
 
 def test_a_prompt_without_an_answer_took_its_time(server):
@@ -281,7 +288,7 @@ def test_progress_of_a_long_prompt(start_server):
     ("repeat_last_n", [-2, "x"]),
     ("stop", [1, [1], {"a": 1}, ["a"] * 17]),
     ("n_probs", [-1, 21, "1"]),
-    ("response_fields", ["content", [1]]),
+    ("response_fields", ["content", [1], ["a"] * 257]),
     ("return_tokens", [1]), ("timings_per_token", ["yes"]), ("stream", [1]),
     ("post_sampling_probs", [1]), ("mirostat", [1]), ("dynatemp_range", [0.5]),
     ("typical_p", [0.5]), ("dry_multiplier", [0.8]), ("xtc_probability", [0.1]),

@@ -238,6 +238,7 @@ def test_steps_allocate_nothing(server):
     metrics = server.request("GET", "/metrics")[2].decode()
     assert re.search(r"^weir_step_allocations_total 0$", metrics, re.M)
     assert re.search(r"^weir_grammar_mask_misses_total [1-9]", metrics, re.M)
+    assert re.search(r"^weir_grammar_mask_evictions_total 0", metrics, re.M)
 
 
 def costly(i):
