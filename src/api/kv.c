@@ -100,13 +100,11 @@ enum err api_kv(struct api_call *c, const struct api_input *in, struct err_info 
     engine_stats_get(c->engine, &s);
     if (check)
         engine_want_check(c->engine);
-    const struct kv_usage blocks = {
-        s.kv.total, s.kv.free, s.kv.in_use, s.kv.cached, s.kv.peak_in_use};
     buf_str(out, "{\"object\":\"kv\"");
     api_field_int(out, "block_tokens", s.kv_block_tokens);
     api_field_int(out, "block_bytes", s.kv_block_bytes);
     buf_str(out, ",\"blocks\":{");
-    usage(&blocks, out);
+    usage(&s.kv.blocks, out);
     api_field_int(out, "published", s.kv.published);
     buf_char(out, '}');
     windows(&s, out);

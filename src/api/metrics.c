@@ -105,6 +105,9 @@ static const struct figure figures[] = {
     COUNTER(cached_tokens, "prefix_cache_hits_total", "Prompt tokens found computed."),
     COUNTER(masks.hits, "grammar_mask_hits_total", "Masks of grammars found computed."),
     COUNTER(masks.misses, "grammar_mask_misses_total", "Masks of grammars computed."),
+    COUNTER(masks.evictions,
+            "grammar_mask_evictions_total",
+            "Masks of grammars that others took the place of."),
     SECONDS(masks.compute_us, "grammar_mask_seconds_total", "Time that computing masks took."),
     GAUGE(kv.published, "kv_blocks_published", "Blocks that can be found by their text."),
     GAUGE(kv.panes.peak_in_use, "kv_panes_peak", "Most panes in use at once."),
@@ -196,7 +199,8 @@ static const struct figure gpu_figures[] = {
     COUNTER(gpu.queue.submitted, "gpu_queue_submitted_total", "Steps given to the device."),
     COUNTER(gpu.queue.completed, "gpu_queue_completed_total", "Steps that it has done."),
     COUNTER(gpu.queue.stalls, "gpu_queue_stalls_total", "Times the host waited for a slot."),
-    SECONDS(gpu.queue.stall_us, "gpu_queue_stall_seconds_total", "How long it did."),
+    SECONDS(
+        gpu.queue.stall_us, "gpu_queue_stall_seconds_total", "Time the host waited for a slot."),
     SECONDS(gpu.queue.busy_us, "gpu_busy_seconds_total", "Time the device worked on steps."),
     SECONDS(gpu.queue.idle_us,
             "gpu_idle_seconds_total",
@@ -204,9 +208,9 @@ static const struct figure gpu_figures[] = {
     GAUGE(gpu.graphs, "gpu_graphs", "Captured graphs of steps."),
     COUNTER(gpu.replays, "gpu_graph_replays_total", "Steps run as a graph."),
     COUNTER(gpu.walks, "gpu_walks_total", "Steps run launch by launch."),
-    COUNTER(gpu.moves.bytes, "gpu_blocks_moved_bytes_total", "Bytes of these."),
-    COUNTER(gpu.moves.waits, "gpu_blocks_waits_total", "Of them, how many a step waited for."),
-    SECONDS(gpu.moves.wait_us, "gpu_blocks_wait_seconds_total", "How long it did."),
+    COUNTER(gpu.moves.bytes, "gpu_blocks_moved_bytes_total", "Bytes of blocks moved."),
+    COUNTER(gpu.moves.waits, "gpu_blocks_waits_total", "Moved blocks that a step waited for."),
+    SECONDS(gpu.moves.wait_us, "gpu_blocks_wait_seconds_total", "Time steps waited for blocks."),
 };
 
 /* Of each class of buffers. */
@@ -260,8 +264,10 @@ static double kv_usage(const struct engine_stats *s)
 {
     double block = (double)s->kv_block_bytes, pane = (double)s->kv_pane_bytes;
     double state = (double)s->kv_state_bytes;
-    double total = block * s->kv.total + pane * s->kv.panes.total + state * s->kv.states.total;
-    double used = block * s->kv.in_use + pane * s->kv.panes.in_use + state * s->kv.states.in_use;
+    double total =
+        block * s->kv.blocks.total + pane * s->kv.panes.total + state * s->kv.states.total;
+    double used =
+        block * s->kv.blocks.in_use + pane * s->kv.panes.in_use + state * s->kv.states.in_use;
     return total > 0.0 ? used / total : 0.0;
 }
 
@@ -275,10 +281,8 @@ static void usage(struct buf *out, const char *name, const char *help, const str
 
 static void kv(const struct engine_stats *s, struct buf *out)
 {
-    const struct kv_usage blocks = {
-        s->kv.total, s->kv.free, s->kv.in_use, s->kv.cached, s->kv.peak_in_use};
-    usage(out, "kv_blocks", "Blocks of the KV pool, by state.", &blocks);
-    gauge(out, "kv_blocks_peak", "Most blocks in use at once.", blocks.peak_in_use);
+    usage(out, "kv_blocks", "Blocks of the KV pool, by state.", &s->kv.blocks);
+    gauge(out, "kv_blocks_peak", "Most blocks in use at once.", s->kv.blocks.peak_in_use);
     usage(out, "kv_panes", "Panes, the blocks' part in windowed layers, by state.", &s->kv.panes);
     usage(out, "kv_states", "States of recurrent layers, by state.", &s->kv.states);
     gauge(out, "kv_cache_usage_perc", "Share of the KV memory in use, 0 to 1.", kv_usage(s));
@@ -290,7 +294,9 @@ static void tier_latencies(struct buf *out,
                            bool fetch)
 {
     char label[64];
-    head(out, name, "summary", "One block, without its time in the queue.");
+    const char *help = fetch ? "Time to fetch one block, without its time in the queue."
+                             : "Time to store one block, without its time in the queue.";
+    head(out, name, "summary", help);
     for (uint32_t i = 0; i < s->n_tiers; i++) {
         const struct kv_tier_stats *t = &s->tiers[i].stats;
         const struct kv_tier_latency *l = fetch ? &t->fetch : &t->store;

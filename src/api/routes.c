@@ -27,6 +27,7 @@ static const struct route {
     const struct api_dialect *dialect; /* of api_generate, which runs where `run` is NULL */
     bool form;                         /* its body is one, where there is a service */
     bool at_once;                      /* nothing is computed or waited for */
+    bool batch;                        /* lines of /v1/batches may name it */
 } routes[] = {
     {"/health", GET, API_OPENAI, NEEDS_NOTHING, .run = api_health, .at_once = true},
     {"/v1/health", GET, API_OPENAI, NEEDS_NOTHING, .run = api_health, .at_once = true},
@@ -37,13 +38,13 @@ static const struct route {
     {"/openapi.json", GET, API_OPENAI, NEEDS_NOTHING, .run = api_openapi},
     {"/v1/kv", GET, API_OPENAI, NEEDS_ADMIN, .run = api_kv},
     /* OpenAI's */
-    {"/v1/completions", POST, API_OPENAI, NEEDS_OPEN, .dialect = &api_completions},
-    {"/v1/chat/completions", POST, API_OPENAI, NEEDS_OPEN, .dialect = &api_chat},
+    {"/v1/completions", POST, API_OPENAI, NEEDS_OPEN, .dialect = &api_completions, .batch = true},
+    {"/v1/chat/completions", POST, API_OPENAI, NEEDS_OPEN, .dialect = &api_chat, .batch = true},
     {"/chat/completions", POST, API_BARE, NEEDS_OPEN, .dialect = &api_chat},
     {"/v1/chat/completions/input_tokens", POST, API_OPENAI, NEEDS_MODEL, .run = api_count_chat},
     {"/chat/completions/input_tokens", POST, API_BARE, NEEDS_MODEL, .run = api_count_chat},
-    {"/v1/embeddings", POST, API_OPENAI, NEEDS_OPEN, .run = api_embeddings},
-    {"/v1/responses", POST, API_OPENAI, NEEDS_OPEN, .dialect = &api_responses},
+    {"/v1/embeddings", POST, API_OPENAI, NEEDS_OPEN, .run = api_embeddings, .batch = true},
+    {"/v1/responses", POST, API_OPENAI, NEEDS_OPEN, .dialect = &api_responses, .batch = true},
     {"/responses", POST, API_BARE, NEEDS_OPEN, .dialect = &api_responses},
     {"/v1/responses/input_tokens", POST, API_OPENAI, NEEDS_MODEL, .run = api_count_responses},
     {"/responses/input_tokens", POST, API_BARE, NEEDS_MODEL, .run = api_count_responses},
@@ -149,13 +150,8 @@ static const struct route *find_route(const char *path,
 
 bool api_is_batch_endpoint(const char *path)
 {
-    static const char *const paths[] = {
-        "/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/embeddings"};
-    const struct route *first;
-    for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++)
-        if (strcmp(path, paths[i]) == 0)
-            return find_route(path, "POST", &first) != NULL;
-    return false;
+    const struct route *first, *r = find_route(path, "POST", &first);
+    return r && r->batch;
 }
 
 bool api_takes_form(const struct api *a, const char *method, const char *path)

@@ -5,7 +5,7 @@
 
 static void to_stderr(void *ctx, int level, const char *line)
 {
-    static const char *const names[] = {"error", "warning", "info", "debug"};
+    static const char *const names[] = {"error", "warning", "info"};
     (void)ctx;
     fprintf(stderr, "weir: %s: %s\n", names[level], line);
 }

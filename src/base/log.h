@@ -5,7 +5,7 @@
 
 #include "base/err.h"
 
-enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG };
+enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO };
 
 /* Before threads start. */
 void log_set_level(enum log_level level); /* default LOG_INFO */
@@ -15,6 +15,5 @@ void log_line(enum log_level level, const char *fmt, ...) WEIR_PRINTF(2, 3);
 #define log_error(...) log_line(LOG_ERROR, __VA_ARGS__)
 #define log_warn(...) log_line(LOG_WARN, __VA_ARGS__)
 #define log_info(...) log_line(LOG_INFO, __VA_ARGS__)
-#define log_debug(...) log_line(LOG_DEBUG, __VA_ARGS__)
 
 #endif

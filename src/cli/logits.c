@@ -1,7 +1,6 @@
 /* weir logits: the raw logits of chosen prompt positions, and what follows greedily. Drives a
  * backend directly, one sequence over blocks 0, 1, 2, ... */
 #include "backend/backend.h"
-#include "base/buf.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "cli/cli.h"

@@ -96,7 +96,7 @@ static void http_metrics(void *ctx, struct buf *out)
 static uint64_t tokens_held(const struct engine_stats *st)
 {
     bool blocks = st->kv_block_bytes > 0 || st->kv.panes.total == 0;
-    uint64_t n = blocks ? st->kv.total : st->kv.panes.total;
+    uint64_t n = blocks ? st->kv.blocks.total : st->kv.panes.total;
     return n * st->kv_block_tokens;
 }
 
@@ -106,7 +106,7 @@ static void log_states(const struct engine_stats *st)
         return;
     log_info("KV memory: %u blocks of %.1f KiB, %u tokens in each, and %u states of %.1f KiB in "
              "recurrent layers, one for each sequence that runs and the rest for prefixes",
-             st->kv.total,
+             st->kv.blocks.total,
              (double)st->kv_block_bytes / 1024.0,
              st->kv_block_tokens,
              st->kv.states.total,
@@ -119,7 +119,7 @@ static void log_windows(const struct engine_stats *st)
         return;
     log_info("KV memory: %u blocks of %.1f KiB in layers that see everything, %u panes of %.1f KiB "
              "in layers that see %u tokens; %u tokens in each",
-             st->kv.total,
+             st->kv.blocks.total,
              (double)st->kv_block_bytes / 1024.0,
              st->kv.panes.total,
              (double)st->kv_pane_bytes / 1024.0,

@@ -2,7 +2,6 @@
 
 #include "base/line_log.h"
 #include "base/log.h"
-#include "base/mem.h"
 #include "cli/cli.h"
 
 #include <stdlib.h>

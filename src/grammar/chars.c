@@ -3,7 +3,6 @@
  * A range is cut where the number of bytes changes, and then until each piece is a product of
  * ranges, one a byte: U+0800..U+FFFF less the surrogates is E0 A0-BF 80-BF, E1-EC 80-BF 80-BF, ...
  */
-#include "base/mem.h"
 #include "base/utf8.h"
 #include "grammar/internal.h"
 

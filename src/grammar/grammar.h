@@ -1,7 +1,8 @@
 /* Structured output: which tokens may come next, so that an answer conforms to a grammar.
  *
- *      builder      rules over bytes, put together from literals, regular expressions, GBNF and
- * JSON |         schemas grammar      the same, checked and compiled: a pushdown automaton
+ *      builder      rules over bytes, put together from literals, regular expressions,
+ *         |         GBNF and JSON schemas
+ *      grammar      the same, checked and compiled: a pushdown automaton
  *         |
  *      state        where one answer is in it; a token moves it on
  *         |

@@ -1,8 +1,6 @@
 /* Values of one type, by the keywords that speak of it. Those of other types say nothing here. */
 #include "grammar/json_schema.h"
 
-#include "base/mem.h"
-
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,6 @@
  * suspended, and misses where bytes come with it), and times them out: the library's timeout knows
  * one limit for all, and would end a stream whose reader is slow. A connection is ended by shutting
  * its socket down, which the library notices like any hang-up. */
-#include "base/log.h"
 #include "base/mem.h"
 #include "http/internal.h"
 

@@ -1,5 +1,4 @@
 /* One request and its answer. */
-#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "http/internal.h"

@@ -91,6 +91,7 @@ struct disk {
     bool write_failed;       /* for good */
     bool room_told;          /* that there is none for a block: said once, until there is */
     uint64_t rescan_at_us;   /* of a reader */
+    bool scan_failed;        /* the last time; told once */
     uint64_t resume_at_us;   /* after a full disk: nothing is written before */
     uint64_t pause_us;       /* the last one; 0 when the disk has had room since for as long */
     uint64_t stop_before_us; /* stores still queued then are given up */

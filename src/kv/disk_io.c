@@ -513,8 +513,10 @@ static void wait_for_work(struct disk *d)
 static void rescan(struct disk *d)
 {
     struct err_info e = {0};
-    if (disk_scan(d, &e))
-        log_debug("disk cache %s: %s", d->dir, e.text);
+    const bool failed = disk_scan(d, &e) != OK;
+    if (failed && !d->scan_failed)
+        log_warn("disk cache %s: %s; it is looked at again", d->dir, e.text);
+    d->scan_failed = failed;
 }
 
 /* One job, without the mutex; false when there is none. It is held before and after. */

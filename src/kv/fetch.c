@@ -14,7 +14,6 @@
  *
  * Fetches from one tier are served in the order in which they began, so each is there as early as
  * it can be; and they are judged by what the tier gives to any of them. */
-#include "base/mem.h"
 #include "kv/internal.h"
 #include "kv/kv.h"
 

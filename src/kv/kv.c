@@ -104,6 +104,11 @@ uint32_t kv_room(const struct kv *kv)
     return kv->panes && panes < blocks ? panes : blocks;
 }
 
+static struct kv_usage usage_of(const struct kv_pool_stats *p)
+{
+    return (struct kv_usage){p->total, p->free, p->in_use, p->cached, p->peak_in_use};
+}
+
 struct kv_stats kv_stats(const struct kv *kv)
 {
     struct kv_pool_stats p = kv_pool_stats(kv->pool), w = {0}, r = {0};
@@ -111,13 +116,9 @@ struct kv_stats kv_stats(const struct kv *kv)
         w = kv_pool_stats(kv->panes);
     if (kv->states)
         r = kv_pool_stats(kv->states);
-    return (struct kv_stats){.total = p.total,
-                             .free = p.free,
-                             .in_use = p.in_use,
-                             .cached = p.cached,
-                             .peak_in_use = p.peak_in_use,
-                             .panes = {w.total, w.free, w.in_use, w.cached, w.peak_in_use},
-                             .states = {r.total, r.free, r.in_use, r.cached, r.peak_in_use},
+    return (struct kv_stats){.blocks = usage_of(&p),
+                             .panes = usage_of(&w),
+                             .states = usage_of(&r),
                              .published = kv_prefix_n_blocks(kv->prefix),
                              .acquired = p.acquired,
                              .released = p.released,

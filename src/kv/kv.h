@@ -151,8 +151,7 @@ struct kv_usage {
 };
 
 struct kv_stats {
-    uint32_t total, free, in_use, cached, peak_in_use; /* blocks */
-    struct kv_usage panes, states;
+    struct kv_usage blocks, panes, states;
     uint32_t published;          /* blocks in the prefix index */
     uint64_t acquired, released; /* references taken and given back, ever */
     struct kv_counts counts;

@@ -10,7 +10,6 @@
  * Each waits for the newest step that was under way then; steps end in the order in which they
  * begin, so the list is in order too, and memory comes free in the order in which it was let go.
  * What a table gives up twice, or two tables, waits for the last. */
-#include "base/mem.h"
 #include "kv/internal.h"
 #include "kv/kv.h"
 

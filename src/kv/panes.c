@@ -7,7 +7,6 @@
  * A table holds the panes from the one with the first position that its next row sees. What a
  * window has passed is kept, if its block can be found by its text, until somebody needs the room:
  * the last window before a position is all that a sequence needs to go on from there. */
-#include "base/mem.h"
 #include "kv/internal.h"
 #include "kv/kv.h"
 

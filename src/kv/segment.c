@@ -1,7 +1,5 @@
 #include "kv/segment.h"
 
-#include "base/mem.h"
-
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>

@@ -12,7 +12,6 @@
  *
  * A prefix can be used up to a block that has one. The first rows behind it read the kept state and
  * write the sequence's own. */
-#include "base/mem.h"
 #include "kv/internal.h"
 #include "kv/kv.h"
 

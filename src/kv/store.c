@@ -7,7 +7,6 @@
  *
  * A block waits as long as it can be found, also when the sequence that computed it has ended: a
  * list through the blocks, oldest first. One whose place is needed is offered for the last time. */
-#include "base/mem.h"
 #include "kv/internal.h"
 #include "kv/kv.h"
 

@@ -1,6 +1,5 @@
 #include "kv/tier_index.h"
 
-#include "base/mem.h"
 #include "base/seed.h"
 
 #include <assert.h>

@@ -161,6 +161,8 @@ enum rope_table {
     ROPE_NONE = N_ROPE_TABLES, /* no rotation */
 };
 
+enum { MODEL_MAX_CONV_WIDTH = 8 };
+
 struct model_hparams {
     uint32_t n_vocab;
     uint32_t n_ctx_train; /* positions the model was trained on */

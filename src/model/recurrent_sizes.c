@@ -4,7 +4,6 @@
 
 /* Far above any real model; products stay inside 64 bits. */
 #define MIN_CONV_WIDTH 2
-#define MAX_CONV_WIDTH 8
 #define MAX_INNER (1u << 20)
 #define MAX_REC_HEADS 1024
 #define MAX_REC_DIM 1024
@@ -161,7 +160,7 @@ enum err recurrent_read(struct model *m, const struct arch *arch, struct err_inf
     enum err err = key_u32_in(m,
                               conv ? "shortconv.l_cache" : "ssm.conv_kernel",
                               MIN_CONV_WIDTH,
-                              MAX_CONV_WIDTH,
+                              MODEL_MAX_CONV_WIDTH,
                               &hp->conv_width,
                               e);
     hp->conv_channels = hp->n_embd;

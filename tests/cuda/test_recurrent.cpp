@@ -243,7 +243,7 @@ static void test_convolutions(void **state)
 {
     (void)state;
     static const uint32_t channels[] = {1, 64, 131};
-    for (uint32_t width = 2; width <= CUDA_CONV_MOST_WIDTH; width++)
+    for (uint32_t width = 2; width <= MODEL_MAX_CONV_WIDTH; width++)
         for (uint32_t i = 0; i < 3; i++)
             check_conv(width, channels[i], (width + i) % 2);
 }

@@ -285,7 +285,7 @@ struct engine_stats crowd_run(const char *model,
         n += st.requests_by_finish[f];
     assert_int_equal(n, c->n_requests);
     assert_int_equal(st.step_allocations, 0);
-    assert_int_equal(st.kv.in_use, 0);
+    assert_int_equal(st.kv.blocks.in_use, 0);
     assert_int_equal(st.kv.panes.in_use, 0);
     if (!st.check_ok)
         fail_msg("%s", st.check_error.text);

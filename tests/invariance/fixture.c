@@ -35,8 +35,8 @@ struct engine_stats stats_of(const struct harness *h)
     struct engine_stats st;
     engine_stats_get(h->engine, &st);
     assert_int_equal(st.step_allocations, 0);
-    assert_int_equal(st.kv.in_use, 0);
-    assert_int_equal(st.kv.free + st.kv.cached, st.kv.total);
+    assert_int_equal(st.kv.blocks.in_use, 0);
+    assert_int_equal(st.kv.blocks.free + st.kv.blocks.cached, st.kv.blocks.total);
     assert_int_equal(st.kv.panes.in_use, 0);
     assert_int_equal(st.kv.panes.free + st.kv.panes.cached, st.kv.panes.total);
     assert_int_equal(st.kv.states.in_use, 0);

@@ -115,7 +115,7 @@ static struct engine_stats run_one(struct request_params *p)
     engine_stop(h.engine);
     struct engine_stats st;
     engine_stats_get(h.engine, &st);
-    assert_int_equal(st.kv.in_use, 0);
+    assert_int_equal(st.kv.blocks.in_use, 0);
     free(all);
     harness_close(&h);
     return st;

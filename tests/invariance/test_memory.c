@@ -106,7 +106,8 @@ static void check_preempted(const struct fixture *f, uint32_t n_blocks)
         run_cases(&h, f, N_MATES);
         st = stats_of(&h);
     }
-    const uint64_t taken = st.kv.total * st.kv_block_bytes + st.kv.panes.total * st.kv_pane_bytes;
+    const uint64_t taken =
+        st.kv.blocks.total * st.kv_block_bytes + st.kv.panes.total * st.kv_pane_bytes;
     assert_true(taken <= cfg.kv_bytes);
     assert_true(taken + st.kv_block_bytes + st.kv_pane_bytes > cfg.kv_bytes);
     assert_true(st.preemptions > 0);
@@ -316,7 +317,7 @@ static void check_long(const char *model)
         for (uint32_t i = 0; i < 3; i++)
             run_long(&h, cases, run == 0 ? 1 : 4);
         struct engine_stats st = stats_of(&h);
-        assert_true(st.kv.panes.total > 0 && st.kv.panes.total < st.kv.total);
+        assert_true(st.kv.panes.total > 0 && st.kv.panes.total < st.kv.blocks.total);
         assert_true(st.kv.counts.panes_passed > 100);
         assert_true(st.kv.counts.hit_tokens > 0);
         if (run == 3)
@@ -360,7 +361,7 @@ static void test_long_sequences_hold_a_window(void **state)
     harness_run(&h, &one, 1);
     drop_request(one);
     struct engine_stats st = stats_of(&h);
-    assert_int_equal(st.kv.peak_in_use, 29);
+    assert_int_equal(st.kv.blocks.peak_in_use, 29);
     /* the window and a chunk; with steps begun ahead two more are under way, or just were */
     const uint32_t chunks = st.steps_ahead > 0 ? 3 : 1;
     assert_true(st.kv.panes.peak_in_use <= kv_window_blocks(window, 16, chunks * 64));
@@ -377,14 +378,14 @@ static void test_long_sequences_hold_a_window(void **state)
     st = stats_of(&h);
     print_message("%llu bytes: %u blocks of %llu, %u panes of %llu; at most %u and %u in use\n",
                   (unsigned long long)cfg.kv_bytes,
-                  st.kv.total,
+                  st.kv.blocks.total,
                   (unsigned long long)st.kv_block_bytes,
                   st.kv.panes.total,
                   (unsigned long long)st.kv_pane_bytes,
-                  st.kv.peak_in_use,
+                  st.kv.blocks.peak_in_use,
                   st.kv.panes.peak_in_use);
     assert_int_equal(st.preemptions, 0);
-    assert_true(st.kv.peak_in_use >= 4 * 26); /* four prompts and more at once */
+    assert_true(st.kv.blocks.peak_in_use >= 4 * 26); /* four prompts and more at once */
     for (uint32_t i = 0; i < N_LONG; i++)
         buf_deinit(&cases[i].want);
     harness_close(&h);

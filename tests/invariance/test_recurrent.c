@@ -124,7 +124,7 @@ static void check_preempted(const struct fixture *f, uint32_t n_blocks)
         run_cases(&h, f, N_MATES);
         st = stats_of(&h);
     }
-    const uint64_t taken = st.kv.total * block + st.kv.states.total * state;
+    const uint64_t taken = st.kv.blocks.total * block + st.kv.states.total * state;
     assert_true(taken <= cfg.kv_bytes && taken + block + state > cfg.kv_bytes);
     assert_int_equal(st.n_tiers, 0);
     assert_true(st.kv.counts.evicted + st.kv.counts.states_evicted > 10);

@@ -279,7 +279,7 @@ static void end_step(struct world *w)
         }
     }
     struct kv_stats s = kv_stats(w->kv);
-    count.full += s.in_use == w->n_blocks;
+    count.full += s.blocks.in_use == w->n_blocks;
     count.panes_full += w->window && s.panes.in_use == w->n_panes;
     count.states_full += w->n_states && s.states.in_use == w->n_states;
 }
@@ -421,11 +421,12 @@ static void world_drain(struct world *w)
         world_check(w);
     }
     struct kv_stats s = kv_stats(w->kv);
-    CHECK(s.free + s.cached == s.total && s.in_use == 0 && s.acquired == s.released,
+    CHECK(s.blocks.free + s.blocks.cached == s.blocks.total && s.blocks.in_use == 0 &&
+              s.acquired == s.released,
           "%u free and %u cached of %u",
-          s.free,
-          s.cached,
-          s.total);
+          s.blocks.free,
+          s.blocks.cached,
+          s.blocks.total);
     CHECK(s.panes.free + s.panes.cached == s.panes.total, "%u panes in use", s.panes.in_use);
     CHECK(s.states.free + s.states.cached == s.states.total, "%u states in use", s.states.in_use);
 }

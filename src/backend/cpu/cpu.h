@@ -68,18 +68,18 @@ struct step {
     uint32_t n;       /* values of a row */
     uint32_t n_types; /* ADD_TYPE: rows of w */
     uint16_t layer;
-    uint32_t n_head, n_head_kv;      /* ROPE, ROPE_STORE, HEAD_COPY, HEAD_SCALE, PACK_HEADS; of
-                                      * SELECT n_head experts of a row */
+    uint32_t n_head, n_head_kv;      /* ROPE, ROPE_STORE, HEAD_COPY, HEAD_SCALE, PACK_HEADS, RATES;
+                                      * n_head is SELECT's experts of a row, and the STREAMS */
     uint32_t head_dim;               /* ROPE, ROPE_STORE, HEAD_NORM, HEAD_LAYER_NORM, HEAD_SCALE */
     uint32_t in2_first;              /* GATED */
     uint32_t in_step, out_step;      /* HEAD_COPY, PACK_HEADS */
-    enum rope_table rope;            /* likewise */
+    enum rope_table rope;            /* ROPE, ROPE_STORE */
     bool temper;                     /* ROPE_STORE */
     enum gate_kind gate;             /* GATED */
     enum unary_kind unary;           /* UNARY */
-    float scale, cap;                /* EMBED, ADD, CAP, CLAMP, GATED */
+    float scale, cap;                /* EMBED, ADD, CAP, CLAMP, GATED, STREAMS */
     struct xielu xielu;              /* XIELU */
-    float eps;                       /* HEAD_NORM */
+    float eps;                       /* HEAD_NORM, HEAD_LAYER_NORM */
     uint32_t w_step;                 /* likewise: from one head's w to the next's */
     bool front, zero;                /* HEAD_COPY */
     enum recur_kind recur;           /* RATES */

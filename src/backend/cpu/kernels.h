@@ -31,7 +31,6 @@
 
 enum {
     PANEL_COLS = 16,
-    CONV_MAX_WIDTH = 8,
     CONV_MAX_PART = 512,                /* channels whose last rows lie on the stack */
     ACT_TILE = 4,                       /* rows that share a tile of packed activations */
     KV_TILE = 16,                       /* positions of K that lie side by side, aligned */
@@ -241,7 +240,7 @@ struct conv_job {
     float *x; /* the first row's first channel */
     size_t stride;
     uint32_t n_rows, n_channels;
-    uint32_t width;      /* 2 .. CONV_MAX_WIDTH */
+    uint32_t width;      /* 2 .. MODEL_MAX_CONV_WIDTH */
     size_t stride_state; /* floats from row to row of a state, */
     size_t stride_w;     /* and of w */
     const float *from;   /* [width - 1] rows before the first, the oldest first; NULL: zeros */

@@ -3,7 +3,6 @@
 #include "backend/cpu/kernels.h"
 #include "backend/cpu/threads.h"
 #include "base/clock.h"
-#include "base/mem.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -9,7 +9,7 @@
  * before the first are rows 0 .. width - 2. */
 INLINE void conv_part(const struct conv_job *j, uint32_t c, uint32_t n, const uint32_t width)
 {
-    float ring[CONV_MAX_WIDTH - 1][CONV_MAX_PART];
+    float ring[MODEL_MAX_CONV_WIDTH - 1][CONV_MAX_PART];
     const uint32_t n_ring = width - 1;
     for (uint32_t i = 0; i < n_ring; i++) {
         if (j->from)

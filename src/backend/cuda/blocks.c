@@ -18,7 +18,6 @@
 #include "backend/cuda/cuda.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/mem.h"
 
 #include <stdlib.h>
 #include <string.h>

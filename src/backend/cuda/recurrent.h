@@ -12,12 +12,11 @@
 #define WEIR_BACKEND_CUDA_RECURRENT_H
 
 #include "backend/cuda/rows.h"
+#include "model/model.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
-
-enum { CUDA_CONV_MOST_WIDTH = 8 }; /* model/recurrent.c, as other limits of this file */
 
 /* The states of one layer: state i begins at base + i * floats. It has the last width - 1 rows of
  * the convolution's channels, the oldest first, then from `heads` on each head's matrix, column
@@ -28,7 +27,7 @@ struct cuda_states {
 };
 
 /* In place: x[r][c] = sum over i of w[c][i] x[r - width + 1 + i][c] (+ bias[c]), then silu if
- * gated; rows before the first are the state's. width: 2 .. CUDA_CONV_MOST_WIDTH. */
+ * gated; rows before the first are the state's. width: 2 .. MODEL_MAX_CONV_WIDTH. */
 struct cuda_conv {
     struct cuda_buf x;
     struct cuda_states states;

@@ -145,7 +145,7 @@ static void check_company(const char *path, enum pooling pooling, enum request_o
     assert_int_equal(st.step_allocations, 0);
     assert_int_equal(st.vectors, N);
     assert_int_equal(st.requests_by_finish[FINISH_STOP], N);
-    assert_int_equal(st.kv.in_use, 0);
+    assert_int_equal(st.kv.blocks.in_use, 0);
     close_world(&b);
 }
 

@@ -122,8 +122,8 @@ static void assert_idle(struct engine *eng)
         usleep(10000);
     }
     assert_int_equal(st.running + st.waiting, 0);
-    assert_int_equal(st.kv.in_use, 0);
-    assert_int_equal(st.kv.free + st.kv.cached, st.kv.total);
+    assert_int_equal(st.kv.blocks.in_use, 0);
+    assert_int_equal(st.kv.blocks.free + st.kv.blocks.cached, st.kv.blocks.total);
     assert_int_equal(st.step_allocations, 0);
 }
 

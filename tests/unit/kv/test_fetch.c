@@ -245,7 +245,7 @@ static void test_gives_up_on_silence(void **state)
     kv_set_pace(f->kv, 1001001, 0.0);
     assert_false(kv_poll(f->kv));
     assert_int_equal(kv_stats(f->kv).counts.fetches_abandoned[0], 1);
-    assert_int_equal(kv_stats(f->kv).in_use, 0);
+    assert_int_equal(kv_stats(f->kv).blocks.in_use, 0);
     f->tier.silent = false; /* what comes late is nobody's */
     assert_false(kv_poll(f->kv));
     assert_int_equal(kv_stats(f->kv).published, 0);
@@ -261,7 +261,7 @@ static void test_gives_up_on_what_is_out_of_order(void **state)
     assert_false(kv_fetching(&f->table));
     assert_int_equal(f->tier.n_answered, 3);
     assert_int_equal(kv_fetched(f->kv, &f->table), 0);
-    assert_int_equal(kv_stats(f->kv).in_use, 0);
+    assert_int_equal(kv_stats(f->kv).blocks.in_use, 0);
 }
 
 /* Of three blocks, the first or none are still there when they are asked for. */
@@ -429,7 +429,7 @@ static void test_few_at_a_time_come_at_once(void **state)
         kv_table_begin(&second, other, &nobody, true);
         assert_true(kv_fetch_begin(f->kv, &f->table, 0, N_TOKENS));
         assert_int_equal(f->tier.n_asked, most < 3 ? most : 3);
-        assert_int_equal(kv_stats(f->kv).in_use, f->tier.n_asked);
+        assert_int_equal(kv_stats(f->kv).blocks.in_use, f->tier.n_asked);
         assert_true(kv_fetch_begin(f->kv, &second, 0, N_TOKENS));
         assert_int_equal(f->tier.n_asked, most);
         assert_false(kv_poll(f->kv));

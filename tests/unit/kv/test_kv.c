@@ -113,11 +113,11 @@ static void test_counts(void **state)
     kv_table_release(f->kv, &f->tables[0], 0);
     assert_int_equal(f->tables[0].n_blocks, 0);
     struct kv_stats s = kv_stats(f->kv);
-    assert_int_equal(s.total, 8);
-    assert_int_equal(s.free, 7);
-    assert_int_equal(s.in_use, 1);
-    assert_int_equal(s.cached, 0);
-    assert_int_equal(s.peak_in_use, 6);
+    assert_int_equal(s.blocks.total, 8);
+    assert_int_equal(s.blocks.free, 7);
+    assert_int_equal(s.blocks.in_use, 1);
+    assert_int_equal(s.blocks.cached, 0);
+    assert_int_equal(s.blocks.peak_in_use, 6);
     assert_int_equal(s.acquired, 6);
     assert_int_equal(s.released, 5);
     assert_sound(f);
@@ -133,12 +133,12 @@ static void test_grows_all_or_nothing(void **state)
     assert_int_equal(kv_table_grow(f->kv, &f->tables[1], 10, &e), ERR_QUEUE_FULL);
     assert_string_equal(e.text, "exhausted: need 2 blocks but only 1 free");
     assert_int_equal(f->tables[1].n_blocks, 1);
-    assert_int_equal(kv_stats(f->kv).free, 1);
+    assert_int_equal(kv_stats(f->kv).blocks.free, 1);
     assert_int_equal(kv_table_grow(f->kv, &f->tables[1], 25, &e), ERR_TOO_LONG);
     assert_string_equal(e.text, "would need 7 blocks, exceeds max 6");
     assert_int_equal(kv_table_grow(f->kv, &f->tables[2], UINT32_MAX, NULL), ERR_TOO_LONG);
     assert_int_equal(kv_table_grow(f->kv, &f->tables[1], 8, &e), OK); /* the last one */
-    assert_int_equal(kv_stats(f->kv).free, 0);
+    assert_int_equal(kv_stats(f->kv).blocks.free, 0);
     assert_sound(f);
 }
 
@@ -161,7 +161,7 @@ static void test_double_release_is_refused_and_named(void **state)
     assert_sound(f);
     kv_table_release(f->kv, &stale, 0);
     struct kv_stats s = kv_stats(f->kv);
-    assert_int_equal(s.free, N_BLOCKS);
+    assert_int_equal(s.blocks.free, N_BLOCKS);
     assert_int_equal(s.released, 3);
     assert_unsound(f, "block 0 was given back but was not in use (3 such)");
     /* and the pool still lends every block once */
@@ -225,7 +225,7 @@ static void test_finds_to_the_token(void **state)
     assert_int_equal(kv_stats(f->kv).counts.copied, 1);
     kv_table_release(f->kv, a, 10);
     kv_table_release(f->kv, b, 9);
-    assert_int_equal(kv_stats(f->kv).cached, 5);
+    assert_int_equal(kv_stats(f->kv).blocks.cached, 5);
     assert_int_equal(compute(f, c, text, 10, &nobody), 9); /* all but the last */
     kv_table_release(f->kv, c, 10);
     assert_int_equal(compute(f, a, text, 9, &nobody), 8);
@@ -298,16 +298,16 @@ static void test_merges_what_was_computed_twice(void **state)
     assert_int_equal(kv_table_grow(f->kv, a, 10, NULL), OK);
     assert_int_equal(kv_table_grow(f->kv, b, 10, NULL), OK);
     kv_publish(f->kv, a, 10, true);
-    assert_int_equal(kv_stats(f->kv).in_use, 6);
+    assert_int_equal(kv_stats(f->kv).blocks.in_use, 6);
     kv_publish(f->kv, b, 10, true);
     assert_sound(f);
     assert_int_equal(kv_stats(f->kv).counts.merged, 2);
-    assert_int_equal(kv_stats(f->kv).in_use, 4); /* each fills its own last block */
+    assert_int_equal(kv_stats(f->kv).blocks.in_use, 4); /* each fills its own last block */
     assert_int_equal(a->blocks[1], b->blocks[1]);
     assert_int_not_equal(a->blocks[2], b->blocks[2]);
     kv_table_release(f->kv, b, 10);
     assert_sound(f);
-    assert_int_equal(kv_stats(f->kv).cached, 0); /* what b had more is a's */
+    assert_int_equal(kv_stats(f->kv).blocks.cached, 0); /* what b had more is a's */
 }
 
 /* The least recently used goes first, what continues a block before it, and nothing in use. */
@@ -327,7 +327,7 @@ static void test_evicts_the_oldest_leaf(void **state)
     assert_int_equal(compute(f, b, text, 5, &nobody), 4); /* the beginning of the first is used */
     kv_table_release(f->kv, b, 5);
     /* text 0 1 2, second 0 1 2; the fifth token was a copy's, with less than text 1 has */
-    assert_int_equal(kv_stats(f->kv).cached, 6);
+    assert_int_equal(kv_stats(f->kv).blocks.cached, 6);
     assert_int_equal(compute(f, c, third, 16, &nobody), 0); /* 2 free, 2 evicted */
     assert_int_equal(kv_stats(f->kv).counts.evicted, 2);
     kv_table_release(f->kv, c, 16);
@@ -338,7 +338,7 @@ static void test_evicts_the_oldest_leaf(void **state)
     kv_table_begin(b, text, &nobody, false);
     assert_int_equal(kv_table_grow(f->kv, b, 24, NULL), ERR_QUEUE_FULL);
     assert_int_equal(kv_table_grow(f->kv, b, 20, NULL), OK);
-    assert_int_equal(kv_stats(f->kv).cached, 0);
+    assert_int_equal(kv_stats(f->kv).blocks.cached, 0);
     assert_int_equal(kv_peek(f->kv, &nobody, second, 13).n_blocks, 3);
     assert_sound(f);
 }
@@ -391,7 +391,7 @@ static void test_random_walk(void **state)
             in_use += t->n_blocks - before;
             assert_int_equal(t->n_blocks - before, expect == OK ? missing : 0);
         }
-        assert_int_equal(kv_stats(f->kv).in_use, in_use);
+        assert_int_equal(kv_stats(f->kv).blocks.in_use, in_use);
         assert_sound(f);
     }
 }

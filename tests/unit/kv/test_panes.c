@@ -144,7 +144,7 @@ static void test_holds_a_window(void **state)
             assert_int_equal(kv_stats(f->kv).panes.in_use, t->end_pane - t->first_pane);
         }
         struct kv_stats s = kv_stats(f->kv);
-        assert_int_equal(s.in_use, 10);
+        assert_int_equal(s.blocks.in_use, 10);
         assert_int_equal(s.panes.peak_in_use, 3);
         /* behind the window those that can be found are kept, while there is room */
         assert_int_equal(s.panes.cached, shares ? N_PANES - s.panes.in_use : 0);
@@ -268,7 +268,7 @@ static void test_merging_leaves_one_pane(void **state)
     compute(f, a, 0, 8, 8);
     compute(f, b, 0, 8, 8);
     assert_int_equal(kv_stats(f->kv).counts.merged, 2);
-    assert_int_equal(kv_stats(f->kv).in_use, 2);
+    assert_int_equal(kv_stats(f->kv).blocks.in_use, 2);
     assert_int_equal(kv_stats(f->kv).panes.in_use, 2);
     assert_int_equal(kv_stats(f->kv).panes.free, N_PANES - 2);
 }

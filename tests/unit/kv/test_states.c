@@ -244,7 +244,7 @@ static void the_oldest_is_taken_back_while_its_block_stays(void **state)
     struct kv_stats s = kv_stats(f->kv);
     assert_int_equal(s.counts.states_evicted, 1);
     assert_int_equal(s.counts.evicted, 0);
-    assert_int_equal(s.cached, 10);
+    assert_int_equal(s.blocks.cached, 10);
     struct kv_table *t = begin(f, 0, f->text);
     assert_int_equal(kv_attach(f->kv, t, 0, 17), 0);
     end(f, t, 0);

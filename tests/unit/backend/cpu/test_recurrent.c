@@ -104,7 +104,7 @@ static void convolutions(void **state)
     (void)state;
     static const uint32_t channels[] = {1, 7, 16, 33, 512, 700};
     for (size_t k = 0; k < COUNT(isas); k++)
-        for (uint32_t width = 2; width <= CONV_MAX_WIDTH; width++)
+        for (uint32_t width = 2; width <= MODEL_MAX_CONV_WIDTH; width++)
             for (size_t i = 0; i < COUNT(channels); i++)
                 check_conv(cpu_kernels_select(isas[k]), width, channels[i], i % 2);
 }
