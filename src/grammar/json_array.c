@@ -50,6 +50,41 @@ static grammar_node rest_of_items(struct schema *s, const json_t *m, bool has_fi
     return has_first ? grammar_never(s->b) : grammar_json_value(s->b);
 }
 
+/* What a part says of an element: by its list, or of all beyond that. NULL: nothing. */
+static json_t *element_of(const json_t *part, size_t i)
+{
+    json_t *one = json_array_get(json_object_get(part, "prefixItems"), i);
+    return one ? one : json_object_get(part, "items");
+}
+
+bool schema_elements_agree(struct schema *s, json_t *m, json_t **part)
+{
+    const json_t *x = json_object_get(m, "prefixItems");
+    const json_t *y = json_object_get(*part, "prefixItems");
+    if ((!x && !y) || !(x || json_object_get(m, "items")) ||
+        !(y || json_object_get(*part, "items")))
+        return true;
+    if ((x && !json_is_array(x)) || (y && !json_is_array(y)))
+        return true; /* an error, whoever reads it */
+    size_t n_x = json_array_size(x), n_y = json_array_size(y), n = n_x > n_y ? n_x : n_y;
+    s->work += (uint32_t)(n / 8) + (schema_weight(x) + schema_weight(y)) / 16;
+    if (!schema_works(s))
+        return false;
+    json_t *both = json_array(), *copy = json_copy(*part);
+    for (size_t i = 0; i < n; i++) {
+        json_t *of_m = element_of(m, i), *of_part = element_of(*part, i);
+        if (of_m && of_part && !json_equal(of_m, of_part))
+            json_array_append_new(both, json_pack("{s:[O,O]}", "allOf", of_m, of_part));
+        else
+            json_array_append(both, of_m ? of_m : of_part);
+    }
+    json_object_set_new(copy, "prefixItems", both);
+    json_object_del(m, "prefixItems");
+    json_decref(*part);
+    *part = copy;
+    return true;
+}
+
 /* ---- contains ---- */
 
 /* An element as `contains` tells it apart. */

@@ -511,7 +511,7 @@ static bool flatten(struct schema *s, const json_t *schema, json_t *m, bool *nev
         part = copy;
     }
     bool ok = schema_read_unevaluated(s, part, json_object_get(part, "contains"), m, depth) &&
-              members_agree(s, m, &part);
+              members_agree(s, m, &part) && schema_elements_agree(s, m, &part);
     static const char *const elsewhere[] = {
         "allOf", "then", "else", "additionalItems", SCHEMA_NEGATED};
     const bool negated = json_object_get(part, SCHEMA_NEGATED) != NULL;

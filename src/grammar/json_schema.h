@@ -122,8 +122,12 @@ bool schema_refuses(const json_t *m, const json_t *value); /* is it in what stay
 /* What a pattern matches, as the inside of a string; over: by any language's rules, to be taken
  * out. Errors name `key`. */
 grammar_node schema_pattern(struct schema *s, const char *key, const json_t *pattern, bool over);
-grammar_node schema_array(struct schema *s, const json_t *m);  /* json_array.c */
 grammar_node schema_object(struct schema *s, const json_t *m); /* json_object.c */
+grammar_node schema_array(struct schema *s, const json_t *m);  /* json_array.c */
+/* Before *part becomes a part of m: what each says of elements beyond its prefixItems holds for the
+ * other's list too. So both lists become one, which is *part's; that is a copy then. False with an
+ * error. */
+bool schema_elements_agree(struct schema *s, json_t *m, json_t **part);
 /* A number of elements or characters; false with an error if it is none. */
 bool schema_count(struct schema *s, const json_t *m, const char *key, uint32_t *out);
 /* A node that is used in several places, as a rule. */

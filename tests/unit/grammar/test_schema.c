@@ -245,6 +245,26 @@ static const struct language cases[] = {
      "1}",
      {"1"},
      {"2"}},
+    /* what one part says of all elements holds for those that another lists */
+    {"{\"type\":\"array\",\"minItems\":1,\"maxItems\":2,\"allOf\":[{\"prefixItems\":[{\"enum\":["
+     "\"a\",1]}]},{\"items\":{\"type\":\"integer\"}}]}",
+     {"[1]", "[1,2]"},
+     {"[]", "[\"a\"]", "[\"a\",2]", "[1,\"a\"]"}},
+    {"{\"type\":\"array\",\"maxItems\":2,\"items\":{\"type\":\"integer\"},\"$ref\":\"#/$defs/t\","
+     "\"$defs\":{\"t\":{\"items\":[{\"enum\":[\"a\",1]}]}}}",
+     {"[]", "[1]", "[1,2]"},
+     {"[\"a\"]", "[1,\"a\"]"}},
+    {"{\"type\":\"array\",\"prefixItems\":[{\"enum\":[\"a\",1]}],\"anyOf\":[{\"items\":{\"type\":"
+     "\"integer\"},\"maxItems\":2},{\"prefixItems\":[{\"type\":\"string\"},{\"const\":2}],"
+     "\"items\":"
+     "false,\"minItems\":2}]}",
+     {"[]", "[1]", "[1,3]", "[\"a\",2]"},
+     {"[\"a\"]", "[\"a\",3]", "[\"a\",2,2]"}},
+    {"{\"type\":\"array\",\"maxItems\":2,\"prefixItems\":[{\"enum\":[1,2]},{\"enum\":[1,2]}],"
+     "\"not\":"
+     "{\"contains\":{\"const\":1}}}",
+     {"[]", "[2]", "[2,2]"},
+     {"[1]", "[1,2]", "[2,1]"}},
 };
 
 /* Beyond what the checker of this folder knows; tests/server/test_schemas.py has another. */
