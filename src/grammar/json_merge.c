@@ -69,8 +69,8 @@ static const struct {
                 {"exclusiveMaximum", JOIN_SMALLER},
                 {"multipleOf", JOIN_MULTIPLES},
                 {"contains", JOIN_NOT},
-                {"minContains", JOIN_NOT},
-                {"maxContains", JOIN_NOT},
+                {"minContains", JOIN_LARGER},
+                {"maxContains", JOIN_SMALLER},
                 {"unevaluatedProperties", JOIN_NOT},
                 {"unevaluatedItems", JOIN_NOT},
                 {"not", JOIN_LISTS}};
@@ -410,14 +410,24 @@ static bool members_agree(struct schema *s, json_t *m, json_t **part)
     return true;
 }
 
-/* "nullable" belongs to the type beside it; the lists of elements that older drafts have. New. */
+/* "nullable" belongs to the type beside it, and how often something is contained to what that is;
+ * the lists of elements that older drafts have. New. */
 static json_t *modernised(json_t *part)
 {
     json_t *type = json_object_get(part, "type"), *items = json_object_get(part, "items");
     const json_t *nullable = json_object_get(part, "nullable");
-    if (!json_is_boolean(nullable) && !json_is_array(items))
+    const bool contains = json_object_get(part, "contains");
+    const json_t *least = json_object_get(part, "minContains");
+    if (!json_is_boolean(nullable) && !json_is_array(items) && !contains && !least &&
+        !json_object_get(part, "maxContains"))
         return json_incref(part);
     json_t *copy = json_copy(part);
+    if (contains && !least) /* as where it is not said; another part may say 0 */
+        json_object_set_new(copy, "minContains", json_integer(1));
+    if (!contains) { /* without it they say nothing */
+        json_object_del(copy, "minContains");
+        json_object_del(copy, "maxContains");
+    }
     if (type && json_is_true(nullable)) {
         json_t *types = json_is_array(type) ? json_copy(type) : json_pack("[O]", type);
         json_array_append_new(types, json_string("null"));

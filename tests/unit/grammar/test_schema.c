@@ -265,6 +265,21 @@ static const struct language cases[] = {
      "{\"contains\":{\"const\":1}}}",
      {"[]", "[2]", "[2,2]"},
      {"[1]", "[1,2]", "[2,1]"}},
+    /* how often something is contained is said beside it, or not at all */
+    {"{\"type\":\"array\",\"maxItems\":2,\"items\":{\"enum\":[1,2]},\"allOf\":[{\"contains\":{"
+     "\"const\":1}},{\"minContains\":0}]}",
+     {"[1]", "[2,1]"},
+     {"[]", "[2]", "[2,2]"}},
+    {"{\"type\":\"array\",\"maxItems\":2,\"items\":{\"enum\":[1,2]},\"contains\":{\"const\":1},"
+     "\"allOf\":["
+     "{\"maxContains\":0}]}",
+     {"[1]", "[1,1]"},
+     {"[]", "[2]"}},
+    {"{\"type\":\"array\",\"maxItems\":3,\"items\":{\"enum\":[1,2]},\"allOf\":[{\"contains\":{"
+     "\"const\":1},"
+     "\"minContains\":0,\"maxContains\":2},{\"contains\":{\"const\":1}}]}",
+     {"[1]", "[1,2,1]"},
+     {"[]", "[2]", "[1,1,1]"}},
 };
 
 /* Beyond what the checker of this folder knows; tests/server/test_schemas.py has another. */
