@@ -232,8 +232,14 @@ static void add_extras(struct schema *s,
     free(kinds);
 }
 
+static void fail_required(struct schema *s, const char *name)
+{
+    schema_fail(s, "required", "'%.60s' is required, but no such member may be", name);
+}
+
 /* A described member whose name matches patterns has what they say too; one whose name may not be
- * cannot be there. */
+ * cannot be there. One that is only required is described by patterns that match for certain, or
+ * takes what additionalProperties says. */
 static void narrow_members(struct schema *s,
                            const json_t *m,
                            const struct rule_of_names *rules,
@@ -242,17 +248,25 @@ static void narrow_members(struct schema *s,
                            struct object *o)
 {
     const json_t *properties = json_object_get(m, "properties");
+    json_t *more = json_object_get(m, "additionalProperties");
     for (uint32_t i = 0; i < o->n && !builder_failed(s->b); i++) {
         struct member *member = &o->members[i];
         json_t *name = json_string(member->name);
         char *text = json_dumps(name, JSON_ENCODE_ANY);
         json_t *own = json_object_get(properties, member->name);
         json_t *all = own ? json_pack("[O]", own) : json_array();
-        for (uint32_t k = 0; k < n; k++)
+        bool described = own != NULL;
+        for (uint32_t k = 0; k < n; k++) {
+            described |= dfa_accepts(rules[k].names, text, strlen(text));
             if (dfa_accepts(rules[k].may, text, strlen(text)))
                 json_array_append(all, rules[k].schema);
+        }
         bool changed = json_array_size(all) > (own != NULL);
-        if (allowed && !dfa_accepts(allowed, text, strlen(text))) {
+        if (changed && !described && more)
+            json_array_append(all, more);
+        if (!described && json_is_false(more)) {
+            fail_required(s, member->name);
+        } else if (allowed && !dfa_accepts(allowed, text, strlen(text))) {
             member->pair = grammar_never(s->b);
         } else if (changed) {
             json_t *both = json_pack("{s:O}", "allOf", all);
@@ -361,7 +375,7 @@ static void read_required(struct schema *s, const json_t *m, struct object *o)
         struct member *member = find_member(o, name);
         if (!member && json_is_false(more) &&
             json_object_size(json_object_get(m, "patternProperties")) == 0) {
-            schema_fail(s, "required", "'%.60s' is required, but no such member may be", name);
+            fail_required(s, name);
             return;
         }
         if (!member) {

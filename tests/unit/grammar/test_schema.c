@@ -280,6 +280,10 @@ static const struct language cases[] = {
      "\"minContains\":0,\"maxContains\":2},{\"contains\":{\"const\":1}}]}",
      {"[1]", "[1,2,1]"},
      {"[]", "[2]", "[1,1,1]"}},
+    {"{\"type\":\"object\",\"patternProperties\":{\"^S_\":{\"const\":1}},\"additionalProperties\":"
+     "false,\"required\":[\"S_a\"]}",
+     {"{\"S_a\":1}", "{\"S_a\":1,\"S_b\":1}"},
+     {"{}", "{\"S_a\":2}", "{\"s_a\":1}"}},
 };
 
 /* Beyond what the checker of this folder knows; tests/server/test_schemas.py has another. */
@@ -303,6 +307,10 @@ static const struct language beyond[] = {
      "2}}",
      {"{\"a\":1}", "{\"-\":2}"},
      {"{\"a\":2}", "{\"\xc3\xa9\":2}"}},
+    {"{\"type\":\"object\",\"patternProperties\":{\"^\\\\w+$\":{\"enum\":[1,2]}},"
+     "\"additionalProperties\":{\"enum\":[2,3]},\"required\":[\"\xc3\xa9\"]}",
+     {"{\"\xc3\xa9\":2}"},
+     {"{\"\xc3\xa9\":1}", "{\"\xc3\xa9\":3}", "{}"}},
     {"{\"oneOf\":[{\"type\":\"number\"},{\"type\":\"integer\"}]}",
      {"1.5", "-0.25"},
      {"1", "1.0", "1e3"}},
@@ -497,6 +505,12 @@ static const struct {
     {"{\"contains\":{\"format\":\"date\"},\"maxContains\":2}", "at \"/contains\""},
     {"{\"minProperties\":2}", "at \"/minProperties\""},
     {"{\"required\":[\"a\"],\"additionalProperties\":false}", "at \"/required\""},
+    {"{\"type\":\"object\",\"patternProperties\":{\"^S_\":{\"type\":\"string\"}},"
+     "\"additionalProperties\":false,\"required\":[\"s_a\"]}",
+     "at \"/required\": 's_a' is required, but no such member may be"},
+    {"{\"type\":\"object\",\"patternProperties\":{\"^\\\\w$\":{}},\"additionalProperties\":false,"
+     "\"required\":[\"\xc3\xa9\"]}",
+     "at \"/required\""},
     {"{\"allOf\":[{\"pattern\":\"^a$\"},{\"pattern\":\"^b$\"}]}", "no text at all"},
     {"{\"properties\":[]}", "at \"/properties\""},
     {"{\"properties\":{\"a\":3}}", "at \"/properties/a\""},
