@@ -453,6 +453,8 @@ grammar_node json_integer_between(
 grammar_node json_number_between(struct grammar_builder *b, const struct number_bounds *n);
 /* The language of a JSON schema "format", unquoted; false if Weir does not know it. */
 bool json_format(struct grammar_builder *b, const char *name, grammar_node *out);
+/* A pattern that all is of which the format may be, to tell what is not; NULL: all may be. */
+const char *json_format_pattern(const char *name);
 
 /* A regular expression. In JSON: characters are written as inside a string, and `search`: what
  * comes before and after is free unless ^ and $ say otherwise. `where` begins the error's text. */

@@ -79,3 +79,25 @@ bool json_format(struct grammar_builder *b, const char *name, grammar_node *out)
     }
     return false;
 }
+
+#define HEX_ANY(n) "[0-9A-Fa-f]{" #n "}"
+#define UUID_ANY "^" HEX_ANY(8) "(-" HEX_ANY(4) "){3}-" HEX_ANY(12) "$"
+#define DATE_ANY "[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
+#define TIME_ANY "[0-9]{2}:[0-9]{2}:[0-9]{2}(\\.[0-9]+)?([Zz]|[+-][0-9]{2}:[0-9]{2})$"
+
+const char *json_format_pattern(const char *name)
+{
+    static const char *const patterns[][2] = {
+        {"date", "^" DATE_ANY "$"},
+        {"time", "^" TIME_ANY},
+        {"date-time", "^" DATE_ANY "[Tt]" TIME_ANY},
+        {"email", "^.+@.+$"},
+        {"idn-email", "^.+@.+$"},
+        {"ipv4", "^" IPV4 "$"},
+        {"ipv6", "^[0-9A-Fa-f.]*:[0-9A-Fa-f:.]+$"},
+    };
+    for (size_t i = 0; i < sizeof patterns / sizeof patterns[0]; i++)
+        if (strcmp(patterns[i][0], name) == 0)
+            return patterns[i][1];
+    return strncmp(name, "uuid", 4) == 0 ? UUID_ANY : NULL;
+}

@@ -252,7 +252,7 @@ static void narrow_members(struct schema *s,
     for (uint32_t i = 0; i < o->n && !builder_failed(s->b); i++) {
         struct member *member = &o->members[i];
         json_t *name = json_string(member->name);
-        char *text = json_dumps(name, JSON_ENCODE_ANY);
+        char *text = grammar_json_dump(name);
         json_t *own = json_object_get(properties, member->name);
         json_t *all = own ? json_pack("[O]", own) : json_array();
         bool described = own != NULL;

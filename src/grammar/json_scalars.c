@@ -178,6 +178,13 @@ static struct dfa *string_automaton(struct schema *s,
     }
 }
 
+struct dfa *schema_patterns(struct schema *s, const json_t *m)
+{
+    struct string_parts t;
+    read_parts(s, m, &t);
+    return builder_failed(s->b) ? NULL : string_automaton(s, &t, NULL, 0, GRAMMAR_NO_LIMIT);
+}
+
 grammar_node schema_string(struct schema *s, const json_t *m)
 {
     bool bounded = json_object_get(m, "minLength") || json_object_get(m, "maxLength");
@@ -538,4 +545,48 @@ grammar_node schema_number(struct schema *s, const json_t *m)
         schema_integer(s, m),
         without_numbers(
             s, m, false, fractions_of(s, node))); /* what is no integer is no multiple of one */
+}
+
+/* ---- numbers that are given ---- */
+
+/* Exactly, and as those have it who read doubles. */
+static bool keeps_bound(const struct bound *b, const json_t *v)
+{
+    if (!b->value)
+        return true;
+    int order = schema_compare_numbers(v, b->value) * (b->lower ? 1 : -1);
+    bool same = json_number_value(v) == json_number_value(b->value);
+    return order > 0 ? !same || !b->excluded : order == 0 && !b->excluded;
+}
+
+/* Exactly, and by dividing doubles, which is what validators do; `any`: by one of them. */
+static bool is_multiple(const json_t *v, const json_t *by, bool any)
+{
+    double x = json_number_value(v), unit = json_number_value(by), quotient = x / unit;
+    bool whole = quotient == floor(quotient), exactly = whole;
+    if (json_is_integer(v) && json_is_integer(by))
+        exactly = json_integer_value(v) % json_integer_value(by) == 0;
+    else if (unit == floor(unit))
+        exactly = fmod(x, unit) == 0;
+    return any ? whole || exactly : whole && exactly;
+}
+
+bool schema_keeps_number(struct schema *s, const json_t *m, const json_t *v)
+{
+    const json_t *by = json_object_get(m, "multipleOf");
+    const json_t *steps = json_object_get(json_object_get(m, "not"), "multipleOf");
+    struct bounds n;
+    uint64_t step_by;
+    uint32_t places;
+    if (!read_multiple(s, m, &step_by, &places) || !read_bounds(s, m, &n))
+        return false;
+    for (size_t i = 0; i < json_array_size(steps); i++) {
+        const json_t *step = json_array_get(steps, i);
+        if (!(json_number_value(step) >= 1))
+            schema_fail(s, "not", "is not supported for such multiples");
+        if (builder_failed(s->b) || is_multiple(v, step, true))
+            return false;
+    }
+    return keeps_bound(&n.lo, v) && keeps_bound(&n.hi, v) && (!by || is_multiple(v, by, false)) &&
+           !(refuses_integers(m) && schema_type_of(v) & TYPE_INTEGER);
 }

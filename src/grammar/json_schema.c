@@ -108,103 +108,6 @@ static const char *only_ref(const json_t *schema)
     return found;
 }
 
-/* ---- enum, const ---- */
-
-static grammar_node literal_value(struct schema *s, const json_t *v)
-{
-    if (schema_is_inexact(v))
-        return schema_fail(s, NULL, "a value with a number beyond 64 bits is not supported");
-    char *text = json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(17));
-    if (!text)
-        return schema_fail(s, NULL, "a value cannot be written");
-    grammar_node node = grammar_literal(s->b, text, strlen(text));
-    free(text);
-    return node;
-}
-
-static bool is_of(const json_t *v, uint32_t types)
-{
-    return types & schema_type_of(v);
-}
-
-/* What else the schema says than its list of values: new, and empty where it says nothing. */
-static json_t *beside_values(const json_t *m)
-{
-    static const char *const list[] = {"const", "enum", "type", "nullable", "not"};
-    json_t *rest = json_copy((json_t *)m);
-    for (size_t i = 0; i < sizeof list / sizeof list[0]; i++)
-        json_object_del(rest, list[i]);
-    json_t *not = json_copy(json_object_get(m, "not"));
-    json_object_del(not, "enum");
-    if (json_object_size(not ) > 0)
-        json_object_set(rest, "not", not );
-    json_decref(not );
-    return rest;
-}
-
-/* Other keywords take values out of a list: those of a type of theirs that an automaton of what
- * they say does not accept. */
-static bool keeps_value(struct schema *s, json_t *rest, const json_t *v, struct dfa **of_type)
-{
-    enum { N_TYPES = 7 };
-    uint32_t type = schema_type_of(v), i = 0;
-    while (i < N_TYPES && !(type >> i & 1))
-        i++;
-    if (json_object_size(rest) == 0)
-        return true;
-    if (!of_type[i]) {
-        json_t *copy = json_copy(rest);
-        json_object_set_new(copy, "type", json_string(schema_type_name(type)));
-        of_type[i] = dfa_create(s->b, schema_compile(s, copy));
-        json_decref(copy);
-        if (!of_type[i] && !builder_failed(s->b))
-            schema_fail(s, "enum", "is not supported beside what else is said here");
-        if (!of_type[i])
-            return false;
-    }
-    char *text = json_dumps(v, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(17));
-    bool keeps = text && dfa_accepts(of_type[i], text, strlen(text));
-    free(text);
-    return keeps;
-}
-
-/* Beside a list of values all else only takes values out. */
-static grammar_node compile_values(struct schema *s, const json_t *m, uint32_t types)
-{
-    const json_t *one = json_object_get(m, "const"), *list = json_object_get(m, "enum");
-    struct dfa *of_type[8] = {0};
-    if (!json_object_get(m, "type"))
-        types = TYPE_ALL;
-    if (list && (!json_is_array(list) || json_array_size(list) == 0))
-        return schema_fail(s, "enum", "must be an array that is not empty");
-    size_t n = list ? json_array_size(list) : 1, kept = 0;
-    if (n > MAX_NODES)
-        return schema_fail(s, "enum", "has too many values");
-    const json_t *refused = json_object_get(json_object_get(m, "not"), "enum");
-    uint64_t work = refused ? n * (uint64_t)schema_weight(refused) / 64 : 0; /* each with each */
-    s->work += work < SCHEMA_MAX_WORK ? (uint32_t)work : SCHEMA_MAX_WORK;
-    if (!schema_works(s))
-        return grammar_never(s->b);
-    grammar_node *nodes = mem_alloc(n * sizeof *nodes);
-    json_t *rest = beside_values(m);
-    for (size_t i = 0; i < n && !builder_failed(s->b); i++) {
-        const json_t *x = list ? json_array_get(list, i) : one;
-        bool equal = !one || schema_same_value(x, one);
-        if (is_of(x, types) && equal && !schema_refuses(m, x) && keeps_value(s, rest, x, of_type))
-            nodes[kept++] = literal_value(s, x);
-    }
-    bool narrowed =
-        s->combined || json_object_size(rest) > 0 || json_object_get(m, "not") || (one && list);
-    if (kept == 0 && !narrowed && !builder_failed(s->b))
-        schema_fail(s, list ? "enum" : "const", "no value is of the type");
-    grammar_node node = grammar_alt(s->b, (uint32_t)kept, nodes);
-    for (size_t i = 0; i < sizeof of_type / sizeof of_type[0]; i++)
-        dfa_destroy(of_type[i]);
-    json_decref(rest);
-    free(nodes);
-    return node;
-}
-
 /* ---- anyOf, oneOf ---- */
 
 /* Are the options apart, or at least where what stands beside both holds too? */
@@ -355,7 +258,7 @@ static grammar_node compile_merged(struct schema *s, json_t *m)
     if (!schema_types(s, m, &types))
         return grammar_never(s->b);
     if (json_object_get(m, "enum") || json_object_get(m, "const"))
-        return compile_values(s, m, types);
+        return schema_values(s, m);
     if (types == TYPE_ALL && !json_object_get(m, "not"))
         return grammar_json_value(s->b);
     return compile_types(s, m, types);

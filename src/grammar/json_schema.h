@@ -108,7 +108,7 @@ uint32_t schema_type_of(const json_t *value);
 const char *schema_type_name(uint32_t types); /* of the first of them */
 /* Two numbers, exactly: below 0, 0 or above 0, as x is less than y, equal or more. */
 int schema_compare_numbers(const json_t *x, const json_t *y);
-bool schema_same_value(const json_t *x, const json_t *y); /* 1 and 1.0 are the same */
+bool schema_same_value(const json_t *x, const json_t *y); /* 1 and 1.0 are, also within */
 /* The double next to a bound on its inner side: what keeps to that keeps to the bound. */
 double schema_inner_double(const json_t *bound, bool lower);
 /* Has it a number that may stand for an integer beyond 64 bits (json_text_widen), and so for
@@ -119,6 +119,14 @@ grammar_node schema_string(struct schema *s, const json_t *m);
 grammar_node schema_integer(struct schema *s, const json_t *m);
 grammar_node schema_number(struct schema *s, const json_t *m);
 bool schema_refuses(const json_t *m, const json_t *value); /* is it in what stays of "not"? */
+/* The insides of strings that patterns and format allow; NULL: over a bound, or an error. */
+struct dfa *schema_patterns(struct schema *s, const json_t *m);
+/* Is the number within the bounds, and a multiple? False also with an error. */
+bool schema_keeps_number(struct schema *s, const json_t *m, const json_t *v);
+/* json_values.c: the values that a merged schema with enum or const lists and that all else it says
+ * keeps: new, or NULL with an error; and one of them, as a node. */
+json_t *schema_listed(struct schema *s, const json_t *m);
+grammar_node schema_values(struct schema *s, const json_t *m);
 /* What a pattern matches, as the inside of a string; over: by any language's rules, to be taken
  * out. Errors name `key`. */
 grammar_node schema_pattern(struct schema *s, const char *key, const json_t *pattern, bool over);

@@ -81,8 +81,23 @@ int schema_compare_numbers(const json_t *x, const json_t *y)
 
 bool schema_same_value(const json_t *x, const json_t *y)
 {
-    return json_equal(x, y) ||
-           (json_is_number(x) && json_is_number(y) && schema_compare_numbers(x, y) == 0);
+    const char *key;
+    json_t *v;
+    if (json_is_number(x) && json_is_number(y))
+        return schema_compare_numbers(x, y) == 0;
+    if (json_is_object(x) && json_is_object(y) && json_object_size(x) == json_object_size(y)) {
+        json_object_foreach((json_t *)x, key, v)
+        {
+            if (!schema_same_value(v, json_object_get(y, key)))
+                return false;
+        }
+        return true;
+    }
+    bool arrays = json_is_array(x) && json_is_array(y) && json_array_size(x) == json_array_size(y);
+    for (size_t i = 0; arrays && i < json_array_size(x); i++)
+        if (!schema_same_value(json_array_get(x, i), json_array_get(y, i)))
+            return false;
+    return arrays || json_equal(x, y);
 }
 
 double schema_inner_double(const json_t *bound, bool lower)
