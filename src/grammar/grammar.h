@@ -150,6 +150,9 @@ json_t *grammar_json_merge(struct grammar_builder *b, const json_t *schema, cons
  * that nothing conforms to left out. One at least satisfies each value that the schema is for; NULL
  * with an error. */
 json_t *grammar_json_options(struct grammar_builder *b, const json_t *schema, const char *where);
+/* Of a schema with enum or const at its root the values that it lists and all else it says keeps,
+ * new; NULL with an error. */
+json_t *grammar_json_listed(struct grammar_builder *b, const json_t *schema, const char *where);
 /* A value as a grammar has it that lists it: JSON without blanks, numbers in the fewest digits that
  * read back as they are. Free it. */
 char *grammar_json_dump(const json_t *v);

@@ -343,6 +343,19 @@ json_t *grammar_json_merge(struct grammar_builder *b, const json_t *schema, cons
     return m;
 }
 
+json_t *grammar_json_listed(struct grammar_builder *b, const json_t *schema, const char *where)
+{
+    if (builder_failed(b))
+        return NULL;
+    struct schema s = begin(b, schema, where);
+    json_t *m = schema_merge(&s, schema);
+    s.combined = true; /* it may be that none is kept */
+    json_t *kept = json_is_object(m) ? schema_listed(&s, m) : m ? json_array() : NULL;
+    json_decref(m);
+    end(&s);
+    return kept;
+}
+
 #define MAX_ROOT_OPTIONS 64u
 
 /* Add what the schema comes to, option by option; false with an error. */

@@ -388,15 +388,16 @@ static grammar_node gemma_array(const struct maker *m, const json_t *s, size_t t
                               arguments_count(s, "maxItems", GRAMMAR_NO_LIMIT)));
 }
 
-/* One of the values of a list that are no arrays or objects. */
-static grammar_node gemma_choice(const struct maker *m, const json_t *values, size_t tool)
+/* One of the values that the schema lists, which are no arrays or objects. */
+static grammar_node gemma_choice(const struct maker *m, const json_t *schema, size_t tool)
 {
+    json_t *values = grammar_json_listed(m->b, schema, WHERE(tool, NULL));
     size_t n = json_array_size(values);
     grammar_node *nodes = mem_zalloc(n + 1, sizeof *nodes);
     for (size_t i = 0; i < n; i++) {
         const json_t *v = json_array_get(values, i);
         const char *s = json_string_value(v);
-        char *text = s ? NULL : json_dumps(v, JSON_ENCODE_ANY | JSON_REAL_PRECISION(17));
+        char *text = s ? NULL : grammar_json_dump(v);
         if (json_is_object(v) || json_is_array(v))
             nodes[i] = arguments_fail(
                 m, tool, NULL, "enum of objects is not supported with this model's calls");
@@ -406,11 +407,12 @@ static grammar_node gemma_choice(const struct maker *m, const json_t *values, si
                            grammar_literal(m->b, s, json_string_length(v)),
                            frame_piece(m, m->f->gemma));
         else
-            nodes[i] = grammar_literal(m->b, text ? text : "null", strlen(text ? text : "null"));
+            nodes[i] = grammar_literal(m->b, text, strlen(text));
         free(text);
     }
     grammar_node node = grammar_alt(m->b, (uint32_t)n, nodes);
     free(nodes);
+    json_decref(values);
     return node;
 }
 
@@ -455,20 +457,13 @@ static grammar_node gemma_type(
 /* A value of a merged schema. */
 static grammar_node gemma_of(const struct maker *m, json_t *schema, size_t tool, uint32_t depth)
 {
-    const json_t *type = json_object_get(schema, "type"), *one = json_object_get(schema, "const");
-    const json_t *list = json_object_get(schema, "enum");
+    const json_t *type = json_object_get(schema, "type");
     if (json_is_false(schema))
         return grammar_never(m->b);
     if (depth > MAX_NESTING)
         return any_gemma(m);
-    if (one) {
-        json_t *values = json_pack("[O]", one);
-        grammar_node node = gemma_choice(m, values, tool);
-        json_decref(values);
-        return node;
-    }
-    if (json_array_size(list) > 0)
-        return gemma_choice(m, list, tool);
+    if (json_object_get(schema, "const") || json_object_get(schema, "enum"))
+        return gemma_choice(m, schema, tool);
     if (json_object_get(schema, "anyOf") || json_object_get(schema, "oneOf"))
         return gemma_options(m, schema, tool, depth);
     if (json_is_string(type))

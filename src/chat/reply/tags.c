@@ -44,18 +44,24 @@ static bool reads_as_string(const struct maker *m, const json_t *schema, const c
     return ok;
 }
 
-/* One of the values of an enumeration, strings as plain text; false if none can stand in a tag.
- * What reads as something else is left out, but where nothing would be left. */
-static bool choice_of(const struct maker *m, const json_t *schema, grammar_node *out)
+/* One of the values of an enumeration that the schema keeps, strings as plain text; false if it is
+ * none, or none of its values can stand in a tag. What reads as something else is left out, but
+ * where nothing would be left. */
+static bool choice_of(const struct maker *m,
+                      const struct argument *a,
+                      size_t tool,
+                      grammar_node *out)
 {
-    json_t *one = json_object_get(schema, "const"), *list = json_object_get(schema, "enum");
-    json_t *values = one ? json_pack("[O]", one) : json_incref(list);
+    const json_t *schema = a->schema;
+    if (!json_object_get(schema, "const") && !json_object_get(schema, "enum"))
+        return false;
+    json_t *values = grammar_json_listed(m->b, schema, WHERE(tool, a->key));
     size_t n = json_array_size(values), kept = 0, n_misread = 0;
     grammar_node *nodes = mem_zalloc(2 * n + 1, sizeof *nodes), *misread = nodes + n;
     for (size_t i = 0; i < n; i++) {
         const json_t *v = json_array_get(values, i);
         const char *s = json_string_value(v);
-        char *text = s ? NULL : json_dumps(v, JSON_ENCODE_ANY | JSON_REAL_PRECISION(17));
+        char *text = s ? NULL : grammar_json_dump(v);
         if (text || (s && stands(m, s))) {
             size_t n_s = text ? strlen(text) : json_string_length(v);
             bool ok = text ? !is_typed(m) : reads_as_string(m, schema, s, n_s);
@@ -64,7 +70,7 @@ static bool choice_of(const struct maker *m, const json_t *schema, grammar_node 
         }
         free(text);
     }
-    bool any = kept + n_misread > 0;
+    bool any = n == 0 || kept + n_misread > 0;
     *out = kept ? grammar_alt(m->b, (uint32_t)kept, nodes)
                 : grammar_alt(m->b, (uint32_t)n_misread, misread);
     free(nodes);
@@ -162,7 +168,7 @@ static grammar_node tagged_argument(const struct maker *m, const struct argument
             tool,
             a->key,
             "its type is said in several places, which cannot be kept to in this model's calls");
-    if (text && !choice_of(m, a->schema, &value))
+    if (text && !choice_of(m, a, tool, &value))
         value = tagged_text(m, a, tool);
     else
         value = SEQ(m->b,

@@ -197,9 +197,14 @@ static void test_tagged_choices(void **state)
     static const char mixed[] = "{\"type\":[\"string\",\"integer\"],\"enum\":[\"1\",\"2\"]}";
     static const char partly[] = "{\"type\":[\"string\",\"integer\"],\"enum\":[\"1\",\"a\"]}";
     static const char ints[] = "{\"enum\":[1,2]}", both[] = "{\"enum\":[\"1\",2]}";
+    static const char null[] = "{\"type\":\"string\",\"enum\":[\"a\",null]}";
+    static const char long_ones[] =
+        "{\"type\":[\"string\",\"number\"],\"enum\":[\"a\",\"ab\",0.05,7],"
+        "\"minLength\":2,\"anyOf\":[{\"maximum\":1},{\"const\":7.5}]}";
 #define DSML_CALL(kind, value)                                                                     \
     "<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"f\">\n<｜DSML｜parameter name=\"k\" "      \
     "string=\"" kind "\">" value "</｜DSML｜parameter>\n</｜DSML｜invoke>\n</｜DSML｜tool_calls>"
+#define GEMMA_CALL(value) "<|tool_call>call:f{k:" value "}<tool_call|>"
     static const struct {
         const char *format, *schema, *text, *want; /* NULL: it does not conform */
     } cases[] = {
@@ -214,6 +219,22 @@ static void test_tagged_choices(void **state)
         {"deepseek-v4", ints, DSML_CALL("true", "2"), NULL},
         {"deepseek-v4", both, DSML_CALL("true", "1"), "{\"k\":\"1\"}"},
         {"deepseek-v4", both, DSML_CALL("true", "2"), NULL},
+        /* values that the schema takes out of its own list */
+        {"qwen-xml", null, CALL(ARG("k", "a")), "{\"k\":\"a\"}"},
+        {"qwen-xml", null, CALL(ARG("k", "null")), NULL},
+        {"deepseek-v4", null, DSML_CALL("true", "a"), "{\"k\":\"a\"}"},
+        {"deepseek-v4", null, DSML_CALL("true", "null"), NULL},
+        {"gemma", null, GEMMA_CALL("<|\"|>a<|\"|>"), "{\"k\":\"a\"}"},
+        {"gemma", null, GEMMA_CALL("null"), NULL},
+        {"gemma", null, GEMMA_CALL("<|\"|>null<|\"|>"), NULL},
+        {"qwen-xml", long_ones, CALL(ARG("k", "ab")), "{\"k\":\"ab\"}"},
+        {"qwen-xml", long_ones, CALL(ARG("k", "0.05")), "{\"k\":0.05}"},
+        {"qwen-xml", long_ones, CALL(ARG("k", "a")), NULL},
+        {"qwen-xml", long_ones, CALL(ARG("k", "7")), NULL},
+        {"gemma", long_ones, GEMMA_CALL("<|\"|>ab<|\"|>"), "{\"k\":\"ab\"}"},
+        {"gemma", long_ones, GEMMA_CALL("0.05"), "{\"k\":0.05}"},
+        {"gemma", long_ones, GEMMA_CALL("<|\"|>a<|\"|>"), NULL},
+        {"gemma", long_ones, GEMMA_CALL("7"), NULL},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         json_t *tools = json_pack("[{s:{s:s, s:{s:s, s:{s:o}, s:[s]}}}]",
