@@ -11,8 +11,8 @@
  * again every few seconds; when the writer is gone, one of them takes its place. When writing
  * fails, what is there is still read, and nothing written until the next start, or, where the disk
  * was full, for a minute, and longer each time; when nothing can be read any more, all is off.
- * Where only a descriptor is wanting, a block is not written, or not found, and nothing else
- * changes.
+ * Where only a descriptor is wanting, or somebody empties the folder, a block is not written, or
+ * not found, and nothing else changes.
  *
  * What was used longest ago makes room: fetched, or used in memory above, where it lies, too. The
  * order in which blocks were written and fetched is that of their files' times, and is known after

@@ -122,7 +122,7 @@ bool disk_make_room(struct disk *d, uint64_t need);
 
 /* The tier's thread only: write a file under a temporary name and give it its own. `fill` writes
  * the bytes; room was made for them. An error leaves nothing behind. Errors: ERR_IO; ERR_FULL;
- * ERR_NOMEM: no descriptor is left just now. */
+ * ERR_NOMEM: not this one, for want of a descriptor, or as somebody removes files just now. */
 struct disk_new_file {
     const char *temporary, *name;
     enum err (*fill)(int fd, const void *ctx, struct err_info *e);

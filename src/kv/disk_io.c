@@ -66,11 +66,12 @@ static bool may_pass(int error)
     return error == EMFILE || error == ENFILE || error == ENOMEM;
 }
 
+/* Of writing. What is not there, or there already, tells of who empties the folder meanwhile. */
 static enum err error_of(int error)
 {
     if (error == ENOSPC || error == EDQUOT)
         return ERR_FULL;
-    return may_pass(error) ? ERR_NOMEM : ERR_IO;
+    return may_pass(error) || error == ENOENT || error == EEXIST ? ERR_NOMEM : ERR_IO;
 }
 
 static void note_error(struct disk *d)
@@ -345,13 +346,25 @@ static void fetch(struct disk *d, uint32_t id)
 
 /* --- storing ---------------------------------------------------------------------------------- */
 
+/* What lies in its place is nobody's, as long as we are the one that writes. -1 and errno. */
+static int create_temporary(const struct disk *d, int folder, const char *name)
+{
+    const int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+    int fd = openat(folder, name, flags, 0600);
+    if (fd >= 0 || errno != EEXIST)
+        return fd;
+    if (kv_files_lock_valid(d->root, d->lock) && unlinkat(folder, name, 0) == 0)
+        return openat(folder, name, flags, 0600);
+    errno = EEXIST;
+    return -1;
+}
+
 enum err disk_write_file(struct disk *d,
                          int folder,
                          const struct disk_new_file *f,
                          struct err_info *e)
 {
-    const int flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
-    int fd = openat(folder, f->temporary, flags, 0600);
+    int fd = create_temporary(d, folder, f->temporary);
     if (fd < 0)
         return err_set(e, error_of(errno), "cannot create %s: %s", f->temporary, strerror(errno));
     enum err err = f->fill(fd, f->ctx, e);

@@ -253,6 +253,72 @@ static void test_folder_replaced_by_a_file(void **state)
     assert_int_equal(tier_fetch(x, x->t, 1), 1);
 }
 
+/* The path of the unfinished file of block `id`, whose folder is made. */
+static void make_temporary_path(struct disk_test *x, uint64_t id, char path[256])
+{
+    snprintf(path, 256, "%s", segment_path(x, id));
+    *strrchr(path, '/') = '\0';
+    (void)mkdir(path, 0700);
+    snprintf(path, 256, "%s", segment_path(x, id));
+    snprintf(strrchr(path, '.'), 8, ".tmp");
+}
+
+/* Block `id` was not written, which is all. */
+static void only_this_one_fails(struct disk_test *x, uint64_t id, uint64_t n_errors)
+{
+    struct kv_tier_stats s = tier_stats(x->t);
+    assert_true(s.on && s.writes);
+    assert_int_equal(s.errors, n_errors);
+    assert_int_equal(s.dropped, n_errors);
+    assert_int_equal(s.bytes, real_bytes(x->dir));
+    assert_true(tier_store(x, x->t, id));
+    assert_int_equal(tier_fetch(x, x->t, id), 1);
+}
+
+/* Somebody empties the folder, but for the lock, while a block is written. */
+static void test_emptied_while_it_writes(void **state)
+{
+    struct disk_test *x = *state;
+    char model[300];
+    open_with_two(x);
+    pthread_mutex_lock(&gate);
+    assert_true(tier_queue(x, x->t, 3));
+    while (!at_gate)
+        usleep(50);
+    snprintf(model, sizeof model, "%s/abcd000000000000", x->dir);
+    assert_int_equal(remove_folder(model), 0);
+    pthread_mutex_unlock(&gate);
+    while (tier_stats(x->t).dropped == 0)
+        usleep(50);
+    assert_int_equal(tier_fetch(x, x->t, 1), 0);
+    assert_int_equal(tier_fetch(x, x->t, 2), 0);
+    only_this_one_fails(x, 3, 1);
+    _Atomic int *const fails[] = {&create_errno, &mkdir_errno, &rename_errno};
+    for (uint64_t i = 0; i < 3; i++) {
+        *fails[i] = ENOENT; /* the same before its file is there, and before its folder is */
+        assert_false(tier_store(x, x->t, 4 + i));
+        *fails[i] = 0;
+        only_this_one_fails(x, 4 + i, 2 + i);
+    }
+}
+
+static void test_unfinished_file_in_the_way(void **state)
+{
+    struct disk_test *x = *state;
+    char path[256];
+    open_with_two(x);
+    make_temporary_path(x, 3, path);
+    write_file(path, "0123456", 7);
+    assert_true(tier_store(x, x->t, 3));
+    assert_int_equal(tier_fetch(x, x->t, 3), 1);
+    assert_int_equal(tier_stats(x->t).errors, 0);
+    make_temporary_path(x, 4, path);
+    assert_int_equal(mkdir(path, 0700), 0); /* this does not go away */
+    assert_false(tier_store(x, x->t, 4));
+    assert_int_equal(rmdir(path), 0);
+    only_this_one_fails(x, 4, 1);
+}
+
 static void test_unreadable_sectors(void **state)
 {
     struct disk_test *x = *state;
@@ -354,6 +420,8 @@ int main(void)
         TEST(test_failing_eviction),
         TEST(test_file_size_limit),
         TEST(test_folder_replaced_by_a_file),
+        TEST(test_emptied_while_it_writes),
+        TEST(test_unfinished_file_in_the_way),
         TEST(test_unreadable_sectors),
         TEST(test_nothing_can_be_read),
         TEST(test_another_writes_after_a_full_disk),
