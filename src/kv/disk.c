@@ -85,13 +85,52 @@ const struct slot *disk_queued(const struct disk *d, const struct kv_key *key)
     return s && s->state == SLOT_STORE ? s : NULL;
 }
 
+static void drop_unreadable(struct disk *d, uint32_t i)
+{
+    d->n_unreadable--;
+    memmove(
+        &d->unreadable[i], &d->unreadable[i + 1], (d->n_unreadable - i) * sizeof *d->unreadable);
+}
+
+/* Where it is, or n_unreadable. */
+static uint32_t find_unreadable(const struct disk *d, const struct kv_key *key)
+{
+    uint32_t i = 0;
+    while (i < d->n_unreadable && !kv_key_equal(&d->unreadable[i], key))
+        i++;
+    return i;
+}
+
+bool disk_holds(const struct disk *d, const struct kv_key *key)
+{
+    return kv_tier_index_find(&d->held, d->model, key) &&
+           find_unreadable(d, key) == d->n_unreadable;
+}
+
+void disk_forgive(struct disk *d, const struct kv_key *key)
+{
+    const uint32_t i = find_unreadable(d, key);
+    if (i < d->n_unreadable)
+        drop_unreadable(d, i);
+}
+
+bool disk_set_aside(struct disk *d, const struct kv_key *key)
+{
+    const bool was = find_unreadable(d, key) < d->n_unreadable;
+    disk_forgive(d, key);
+    if (d->n_unreadable == DISK_MAX_FAILED_READS)
+        drop_unreadable(d, 0);
+    d->unreadable[d->n_unreadable++] = *key;
+    return was;
+}
+
 /* --- the operations --------------------------------------------------------------------------- */
 
 static uint32_t disk_has(struct kv_tier *t, const struct kv_key *key)
 {
     struct disk *d = disk_of(t);
     pthread_mutex_lock(&d->mutex);
-    bool has = d->reads && (kv_tier_index_find(&d->held, d->model, key) || disk_queued(d, key));
+    bool has = d->reads && (disk_holds(d, key) || disk_queued(d, key));
     pthread_mutex_unlock(&d->mutex);
     return has;
 }
@@ -188,8 +227,8 @@ static void *disk_store_begin(struct kv_tier *t, const struct kv_key *key, enum 
     struct disk *d = disk_of(t);
     void *bytes = NULL;
     pthread_mutex_lock(&d->mutex);
-    bool wanted = d->writes && !kv_tier_index_find(&d->held, d->model, key) &&
-                  !kv_tier_index_find(&d->pending, d->model, key);
+    bool wanted =
+        d->writes && !disk_holds(d, key) && !kv_tier_index_find(&d->pending, d->model, key);
     if (wanted && has_no_buffer(d)) {
         d->stats.dropped++;
     } else if (wanted) {

@@ -11,6 +11,8 @@
  * again every few seconds; when the writer is gone, one of them takes its place. When writing
  * fails, what is there is still read, and nothing written until the next start, or, where the disk
  * was full, for a minute, and longer each time; when nothing can be read any more, all is off.
+ * One block that cannot be read is as if it were not there: it is written again when it comes, and
+ * who only reads tries it again after some minutes.
  * Where only a descriptor is wanting, or somebody empties the folder, a block is not written, or
  * not found, and nothing else changes.
  *

@@ -16,6 +16,8 @@
 
 #include <pthread.h>
 
+enum { DISK_MAX_FAILED_READS = 8 }; /* of as many blocks in a row; then nothing is to be had */
+
 enum slot_state {
     SLOT_FREE,    /* nobody's */
     SLOT_FILLING, /* the engine's, from store_begin to store or store_abandon */
@@ -64,8 +66,8 @@ struct disk {
     pthread_mutex_t mutex;
     pthread_cond_t work;
 
-    /* under the mutex; what is in `held`, and the byte counts, are changed by the tier's thread
-     * alone, which may therefore read them without it, but not the order of use */
+    /* under the mutex; what is in `held`, unreadable, and the byte counts, are changed by the
+     * tier's thread alone, which may therefore read them without it, but not the order of use */
     struct slot *slots; /* [n_slots] */
     struct ring idle, fetches, stores, done;
     struct kv_tier_index held;    /* key -> bytes of the file, of every model */
@@ -82,12 +84,16 @@ struct disk {
     bool growing;                 /* `held` is being copied: its order stays as it is */
     bool reads, writes;           /* still possible; writes: and the lock is ours */
     bool stopping;
+    /* the last that could not be read, the latest last: to the engine they are not there */
+    struct kv_key unreadable[DISK_MAX_FAILED_READS];
+    uint32_t n_unreadable;
 
     /* of the tier's thread alone */
     int root;
     int lock;                /* -1: another process writes, or may */
     int64_t newest_ns;       /* the latest mtime given or seen */
-    uint32_t failed_reads;   /* in a row */
+    uint32_t failed_reads;   /* in a row, each of another block */
+    uint64_t forgive_at_us;  /* by the next listing: what was unreadable is tried again */
     bool write_failed;       /* for good */
     bool room_told;          /* that there is none for a block: said once, until there is */
     uint64_t rescan_at_us;   /* of a reader */
@@ -104,6 +110,13 @@ uint32_t disk_ring_pop(struct ring *r);
  * bytes are complete, or NULL. */
 void disk_slot_free(struct disk *d, uint32_t id);
 const struct slot *disk_queued(const struct disk *d, const struct kv_key *key);
+
+/* Under the mutex: is the block in a file that can be read, as far as is known? */
+bool disk_holds(const struct disk *d, const struct kv_key *key);
+
+/* The tier's thread only, under the mutex: it cannot be read (true: that was known); it can. */
+bool disk_set_aside(struct disk *d, const struct kv_key *key);
+void disk_forgive(struct disk *d, const struct kv_key *key);
 
 /* Try for the lock and list the folder. At open, and again by readers from time to time.
  * Errors: ERR_IO, ERR_NOMEM; what was known before stays. */

@@ -24,7 +24,7 @@
 #include <unistd.h>
 
 enum {
-    MAX_FAILED_READS = 8, /* in a row; then nothing is to be had from this disk */
+    FORGIVE_US = 300 * 1000000, /* after the last read that failed */
     SPARE_ENTRIES = 1024,
     FIRST_PAUSE_US = 60 * 1000000, /* of writing, when the disk is full; then twice as long */
     MAX_PAUSE_US = 600 * 1000000,
@@ -118,16 +118,18 @@ static void stop_writing(struct disk *d, enum err why, const char *what)
     give_up_lock(d);
 }
 
-static void note_failed_read(struct disk *d, const char *what)
+/* One block that fails again and again says nothing of the disk. */
+static void note_failed_read(struct disk *d, const struct kv_key *key, const char *what)
 {
-    bool off = ++d->failed_reads == MAX_FAILED_READS;
     pthread_mutex_lock(&d->mutex);
     d->stats.errors++;
+    bool off = !disk_set_aside(d, key) && ++d->failed_reads == DISK_MAX_FAILED_READS;
     if (off)
         d->reads = d->writes = false;
     pthread_mutex_unlock(&d->mutex);
     if (off)
         log_warn("disk cache %s: %s; it is turned off", d->dir, what);
+    d->forgive_at_us = clock_us() + FORGIVE_US;
     d->write_failed |= off;
     if (off)
         give_up_lock(d);
@@ -309,6 +311,7 @@ static void note_read(struct disk *d, const struct kv_key *key, uint64_t us)
 {
     d->failed_reads = 0;
     pthread_mutex_lock(&d->mutex);
+    disk_forgive(d, key);
     struct kv_tier_entry *entry = kv_tier_index_find(&d->held, d->model, key);
     if (entry)
         kv_tier_index_touch(&d->held, entry);
@@ -320,7 +323,7 @@ static void fetch(struct disk *d, uint32_t id)
 {
     struct slot *s = &d->slots[id];
     struct err_info e = {0};
-    bool off = d->failed_reads >= MAX_FAILED_READS || !settled(d);
+    bool off = d->failed_reads >= DISK_MAX_FAILED_READS || !settled(d);
     if (off || copy_queued(d, s)) {
         end_fetch(d, id, !off);
         return;
@@ -330,7 +333,7 @@ static void fetch(struct disk *d, uint32_t id)
     if (outcome == READ_DONE)
         note_read(d, &s->segment.key, clock_us() - start_us);
     if (outcome == READ_FAILED || (outcome == READ_BAD && e.code == ERR_IO))
-        note_failed_read(d, e.text);
+        note_failed_read(d, &s->segment.key, e.text);
     if (outcome == READ_NOT_NOW)
         note_error(d);
     if (outcome == READ_GONE)
@@ -444,13 +447,18 @@ static void become_reader(struct disk *d)
     log_warn("disk cache %s: its lock is gone; reading only until there is another", d->dir);
 }
 
-/* May this store go on? Much may have changed since it was queued. */
+/* May this store go on? Much may have changed since it was queued. A file that could not be read
+ * makes way now that there is another to put in its place. */
 static bool can_store(struct disk *d, const struct slot *s)
 {
+    const struct kv_key *key = &s->segment.key;
     if (d->lock >= 0 && !kv_files_lock_valid(d->root, d->lock))
         become_reader(d);
-    return d->lock >= 0 && !d->write_failed &&
-           !kv_tier_index_find(&d->held, d->model, &s->segment.key) && reserve_entry(d) &&
+    if (d->lock < 0 || d->write_failed || disk_holds(d, key))
+        return false;
+    if (kv_tier_index_find(&d->held, d->model, key))
+        discard(d, key);
+    return !kv_tier_index_find(&d->held, d->model, key) && reserve_entry(d) &&
            disk_make_room(d, d->segment_bytes);
 }
 
@@ -458,6 +466,7 @@ static bool can_store(struct disk *d, const struct slot *s)
  * have been used since, while this one waited to be written. */
 static void put_entry(struct disk *d, const struct kv_segment *s)
 {
+    disk_forgive(d, &s->key);
     kv_tier_index_put(&d->held, d->model, &s->key, d->segment_bytes);
     d->held_bytes += d->segment_bytes;
     const struct kv_tier_entry *parent = kv_tier_index_find(&d->held, d->model, &s->parent);

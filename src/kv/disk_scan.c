@@ -173,10 +173,20 @@ static enum err scan_folder(struct disk *d, struct err_info *e)
     return err;
 }
 
+static void forgive_all(struct disk *d)
+{
+    pthread_mutex_lock(&d->mutex);
+    d->n_unreadable = 0;
+    pthread_mutex_unlock(&d->mutex);
+    d->failed_reads = 0;
+}
+
 enum err disk_scan(struct disk *d, struct err_info *e)
 {
     bool first = d->rescan_at_us == 0;
     uint64_t start_us = clock_us();
+    if (start_us >= d->forgive_at_us)
+        forgive_all(d);
     /* the lock first: what is listed under it changes by our hand only */
     const bool may_write = !d->write_failed && start_us >= d->resume_at_us;
     d->lock = may_write ? kv_files_lock(d->root, true) : -1;

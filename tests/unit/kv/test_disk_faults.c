@@ -21,11 +21,16 @@ static void writing_fails(struct disk_test *x)
     assert_int_equal(real_bytes(x->dir), segments(2));
 }
 
-static void open_with_two(struct disk_test *x)
+static void open_with(struct disk_test *x, uint64_t n)
 {
     disk_test_open(x);
-    assert_true(tier_store(x, x->t, 1));
-    assert_true(tier_store(x, x->t, 2));
+    for (uint64_t id = 1; id <= n; id++)
+        assert_true(tier_store(x, x->t, id));
+}
+
+static void open_with_two(struct disk_test *x)
+{
+    open_with(x, 2);
 }
 
 static void test_full_disk(void **state)
@@ -185,11 +190,12 @@ static void test_another_writes_after_a_full_disk(void **state)
 static void test_another_writes_after_unreadable_files(void **state)
 {
     struct disk_test *x = *state;
-    open_with_two(x);
+    open_with(x, 8);
     open_errno = EIO;
-    for (int i = 0; i < 8; i++)
-        assert_int_equal(tier_fetch(x, x->t, 1), 0);
+    for (uint64_t id = 1; id <= 8; id++)
+        assert_int_equal(tier_fetch(x, x->t, id), 0);
     open_errno = 0;
+    assert_false(tier_stats(x->t).on);
     another_may_write(x);
 }
 
@@ -336,20 +342,22 @@ static void test_unreadable_sectors(void **state)
     assert_int_equal(tier_fetch(x, x->t, 2), 1);
 }
 
-/* A disk from which nothing comes any more is left alone; one error is not enough for that. */
+/* A disk from which nothing comes any more is left alone; less is not enough for that. */
 static void test_nothing_can_be_read(void **state)
 {
     struct disk_test *x = *state;
-    open_with_two(x);
+    open_with(x, 15);
     open_errno = EACCES;
-    for (int i = 0; i < 7; i++)
-        assert_int_equal(tier_fetch(x, x->t, 1), 0);
+    for (uint64_t id = 1; id <= 7; id++)
+        assert_int_equal(tier_fetch(x, x->t, id), 0);
     assert_true(tier_stats(x->t).on);
     open_errno = 0;
-    assert_int_equal(tier_fetch(x, x->t, 1), 1);
+    assert_int_equal(tier_fetch(x, x->t, 8), 1);
     open_errno = EIO;
-    for (int i = 0; i < 8; i++)
-        assert_int_equal(tier_fetch(x, x->t, 1), 0);
+    for (uint64_t id = 8; id <= 15; id++) {
+        assert_true(tier_stats(x->t).on);
+        assert_int_equal(tier_fetch(x, x->t, id), 0);
+    }
     struct kv_tier_stats s = tier_stats(x->t);
     assert_true(!s.on && !s.writes);
     assert_int_equal(s.errors, 15);
@@ -360,6 +368,68 @@ static void test_nothing_can_be_read(void **state)
     open_errno = 0;
     disk_test_open(x);
     assert_int_equal(tier_fetch(x, x->t, 1), 1);
+}
+
+/* Block 1 of those in the folder cannot be read, however often it is asked for. */
+static void one_cannot_be_read(struct disk_test *x, struct kv_tier *t, _Atomic int *fails)
+{
+    const uint64_t errors = tier_stats(t).errors;
+    *fails = EIO;
+    for (int i = 0; i < 20; i++)
+        assert_int_equal(tier_fetch(x, t, 1), 0);
+    *fails = 0;
+    assert_true(tier_stats(t).on);
+    assert_int_equal(tier_stats(t).errors, errors + 20);
+    assert_false(tier_has(x, t, 1));
+    assert_true(tier_has(x, t, 2));
+}
+
+static void test_an_unreadable_block_is_written_again(void **state)
+{
+    struct disk_test *x = *state;
+    x->cfg.max_bytes = segments(2);
+    open_with_two(x);
+    one_cannot_be_read(x, x->t, &open_errno);
+    assert_true(tier_stats(x->t).writes);
+    assert_int_equal(tier_stats(x->t).bytes, segments(2)); /* it is there */
+    assert_true(exists(segment_path(x, 1)));
+    assert_true(tier_store(x, x->t, 1));
+    assert_true(tier_has(x, x->t, 1));
+    assert_int_equal(tier_fetch(x, x->t, 1), 1);
+    assert_int_equal(tier_fetch(x, x->t, 2), 1);
+    assert_int_equal(tier_stats(x->t).entries, 2);
+    assert_int_equal(tier_stats(x->t).evicted, 0);
+    assert_int_equal(tier_stats(x->t).bytes, real_bytes(x->dir));
+}
+
+/* The listings of one that reads find it each time. */
+static void test_a_reader_tries_again_after_minutes(void **state)
+{
+    struct disk_test *x = *state;
+    struct kv_tier *reader;
+    open_with_two(x);
+    assert_int_equal(kv_disk_open(&x->cfg, &reader, NULL), OK);
+    n_pread = 0;
+    assert_int_equal(tier_fetch(x, reader, 1), 1);
+    for (int i = 0; i < 10; i++) {
+        one_cannot_be_read(x, reader, i % 2 && n_pread > 0 ? &pread_errno : &open_errno);
+        for (int j = 0; j < 2; j++) {
+            const uint64_t n = n_listed;
+            const time_t limit = time(NULL) + 20;
+            seconds_passed += 140;
+            while (n_listed == n && time(NULL) < limit)
+                assert_int_equal(tier_fetch(x, reader, 9), 0); /* it is not there */
+            assert_int_equal(tier_fetch(x, reader, 9), 0);     /* so it has done with it */
+            assert_false(tier_has(x, reader, 1));
+        }
+        const time_t limit = time(NULL) + 20;
+        seconds_passed += 30;
+        while (!tier_has(x, reader, 1) && time(NULL) < limit)
+            assert_int_equal(tier_fetch(x, reader, 9), 0);
+        assert_true(tier_has(x, reader, 1));
+    }
+    assert_int_equal(tier_fetch(x, reader, 1), 1);
+    reader->ops->destroy(reader);
 }
 
 /* What is wanting is not the disk's: it is as good as before when there are some again. */
@@ -424,6 +494,8 @@ int main(void)
         TEST(test_unfinished_file_in_the_way),
         TEST(test_unreadable_sectors),
         TEST(test_nothing_can_be_read),
+        TEST(test_an_unreadable_block_is_written_again),
+        TEST(test_a_reader_tries_again_after_minutes),
         TEST(test_another_writes_after_a_full_disk),
         TEST(test_another_writes_after_unreadable_files),
         TEST(test_no_descriptor_left),
