@@ -81,7 +81,7 @@ struct disk {
     uint32_t n_storing;           /* slots that are FILLING or STORE */
     bool fetching, storing;       /* a job is being done right now */
     bool awaited;                 /* somebody waits for a store to end */
-    bool growing;                 /* `held` is being copied: its order stays as it is */
+    bool growing;                 /* `held` is being read: its order stays as it is */
     bool reads, writes;           /* still possible; writes: and the lock is ours */
     bool stopping;
     /* the last that could not be read, the latest last: to the engine they are not there */
@@ -95,8 +95,9 @@ struct disk {
     uint32_t failed_reads;   /* in a row, each of another block */
     uint64_t forgive_at_us;  /* by the next listing: what was unreadable is tried again */
     bool write_failed;       /* for good */
+    bool stale;              /* a file was gone: others may be, so the folder is to be listed */
     bool room_told;          /* that there is none for a block: said once, until there is */
-    uint64_t rescan_at_us;   /* of a reader */
+    uint64_t rescan_at_us;   /* not before; of a reader, or where `held` is stale */
     bool scan_failed;        /* the last time; told once */
     uint64_t resume_at_us;   /* after a full disk: nothing is written before */
     uint64_t pause_us;       /* the last one; 0 when the disk has had room since for as long */
@@ -118,8 +119,9 @@ bool disk_holds(const struct disk *d, const struct kv_key *key);
 bool disk_set_aside(struct disk *d, const struct kv_key *key);
 void disk_forgive(struct disk *d, const struct kv_key *key);
 
-/* Try for the lock and list the folder. At open, and again by readers from time to time.
- * Errors: ERR_IO, ERR_NOMEM; what was known before stays. */
+/* Try for the lock and list the folder. At open, and again by readers from time to time; who has
+ * the lock keeps it, and what it knows of the order of use. Errors: ERR_IO, ERR_NOMEM; what was
+ * known before stays. */
 enum err disk_scan(struct disk *d, struct err_info *e) WEIR_MUST_USE;
 
 /* The tier's thread only: the sum of the files' sizes. */

@@ -46,8 +46,8 @@ void disk_subtract_bytes(struct disk *d, uint64_t n)
     pthread_mutex_unlock(&d->mutex);
 }
 
-/* Its file is gone, or as good as gone. */
-static void forget(struct disk *d, uint64_t model, const struct kv_key *key)
+/* Its file is gone, or as good as gone. false: nobody thought that it was there. */
+static bool forget(struct disk *d, uint64_t model, const struct kv_key *key)
 {
     pthread_mutex_lock(&d->mutex);
     struct kv_tier_entry *entry = kv_tier_index_find(&d->held, model, key);
@@ -58,6 +58,7 @@ static void forget(struct disk *d, uint64_t model, const struct kv_key *key)
         kv_tier_index_remove(&d->held, entry);
     }
     pthread_mutex_unlock(&d->mutex);
+    return entry != NULL;
 }
 
 /* Want of descriptors or of the kernel's memory: the disk is as good as it was. */
@@ -229,7 +230,7 @@ bool disk_make_room(struct disk *d, uint64_t need)
         struct kv_key key;
         if (!oldest(d, &model, &key) || !remove_segment(d, model, &key))
             return false;
-        forget(d, model, &key);
+        (void)forget(d, model, &key);
         pthread_mutex_lock(&d->mutex);
         d->stats.evicted++;
         pthread_mutex_unlock(&d->mutex);
@@ -241,7 +242,7 @@ bool disk_make_room(struct disk *d, uint64_t need)
 static void discard(struct disk *d, const struct kv_key *key)
 {
     if (d->lock < 0 || remove_segment(d, d->model, key))
-        forget(d, d->model, key);
+        (void)forget(d, d->model, key);
 }
 
 /* --- fetching --------------------------------------------------------------------------------- */
@@ -337,7 +338,7 @@ static void fetch(struct disk *d, uint32_t id)
     if (outcome == READ_NOT_NOW)
         note_error(d);
     if (outcome == READ_GONE)
-        forget(d, d->model, &s->segment.key);
+        d->stale |= forget(d, d->model, &s->segment.key);
     if (outcome == READ_BAD) {
         discard(d, &s->segment.key);
         pthread_mutex_lock(&d->mutex);
@@ -438,8 +439,11 @@ static bool reserve_entry(struct disk *d)
     return grown;
 }
 
-static void become_reader(struct disk *d)
+/* Where it is gone, another may write. */
+static void check_lock(struct disk *d)
 {
+    if (d->lock < 0 || kv_files_lock_valid(d->root, d->lock))
+        return;
     pthread_mutex_lock(&d->mutex);
     d->writes = false;
     pthread_mutex_unlock(&d->mutex);
@@ -452,8 +456,7 @@ static void become_reader(struct disk *d)
 static bool can_store(struct disk *d, const struct slot *s)
 {
     const struct kv_key *key = &s->segment.key;
-    if (d->lock >= 0 && !kv_files_lock_valid(d->root, d->lock))
-        become_reader(d);
+    check_lock(d);
     if (d->lock < 0 || d->write_failed || disk_holds(d, key))
         return false;
     if (kv_tier_index_find(&d->held, d->model, key))
@@ -521,10 +524,16 @@ static void store(struct disk *d, uint32_t id)
 
 /* --- the thread ------------------------------------------------------------------------------- */
 
+/* Is the folder to be listed again when it is time? The mutex is held. */
+static bool looks_again(const struct disk *d)
+{
+    return d->reads && (d->lock < 0 || d->stale);
+}
+
 /* Until there is a job, or until it is time to look again. The mutex is held. */
 static void wait_for_work(struct disk *d)
 {
-    if (d->lock >= 0 || !d->reads) {
+    if (!looks_again(d)) {
         pthread_cond_wait(&d->work, &d->mutex);
         return;
     }
@@ -535,6 +544,7 @@ static void wait_for_work(struct disk *d)
 static void rescan(struct disk *d)
 {
     struct err_info e = {0};
+    check_lock(d);
     const bool failed = disk_scan(d, &e) != OK;
     if (failed && !d->scan_failed)
         log_warn("disk cache %s: %s; it is looked at again", d->dir, e.text);
@@ -554,7 +564,7 @@ static bool work(struct disk *d)
         job = store;
         d->storing = true;
         id = disk_ring_pop(&d->stores);
-    } else if (d->lock >= 0 || !d->reads || clock_us() < d->rescan_at_us) {
+    } else if (!looks_again(d) || clock_us() < d->rescan_at_us) {
         return false;
     }
     pthread_mutex_unlock(&d->mutex);

@@ -1,5 +1,5 @@
-/* What is in the folder: listing it, at open and again while another process writes, and the line
- * that tells people whose blocks a model's folder holds. */
+/* What is in the folder: listing it, at open, again while another process writes, and when files
+ * have vanished; and the line that tells people whose blocks a model's folder holds. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "kv/disk_files.h"
@@ -124,8 +124,22 @@ static int by_last_use(const void *a, const void *b)
     return memcmp(&x->key, &y->key, sizeof x->key);
 }
 
+/* While this process wrote, it knew more of the order of use than the files' times tell. */
+static void keep_order(struct disk *d, struct kv_tier_index *found)
+{
+    pthread_mutex_lock(&d->mutex);
+    d->growing = true;
+    pthread_mutex_unlock(&d->mutex);
+    const struct kv_tier_entry *was = kv_tier_index_oldest(&d->held);
+    for (; was; was = kv_tier_index_newer(&d->held, was)) {
+        struct kv_tier_entry *is = kv_tier_index_find(found, was->model, &was->key);
+        if (is)
+            kv_tier_index_touch(found, is);
+    }
+}
+
 /* Let the index say what the scan found. */
-static enum err scan_take(struct disk *d, const struct scan *s, struct err_info *e)
+static enum err scan_take(struct disk *d, const struct scan *s, bool wrote, struct err_info *e)
 {
     struct kv_tier_index found, old;
     uint64_t n_own = 0, held_bytes = 0;
@@ -144,7 +158,10 @@ static enum err scan_take(struct disk *d, const struct scan *s, struct err_info 
     }
     if (s->n > 0 && s->segments[s->n - 1].mtime_ns > d->newest_ns)
         d->newest_ns = s->segments[s->n - 1].mtime_ns;
+    if (wrote)
+        keep_order(d, &found);
     pthread_mutex_lock(&d->mutex);
+    d->growing = false;
     old = d->held;
     d->held = found;
     d->n_own = n_own;
@@ -156,7 +173,7 @@ static enum err scan_take(struct disk *d, const struct scan *s, struct err_info 
     return OK;
 }
 
-static enum err scan_folder(struct disk *d, struct err_info *e)
+static enum err scan_folder(struct disk *d, bool wrote, struct err_info *e)
 {
     struct scan s = {.d = d, .clean = d->lock >= 0};
     if (s.clean)
@@ -167,7 +184,7 @@ static enum err scan_folder(struct disk *d, struct err_info *e)
     if (!err) {
         if (s.n > 0)
             qsort(s.segments, s.n, sizeof *s.segments, by_last_use);
-        err = scan_take(d, &s, e);
+        err = scan_take(d, &s, wrote, e);
     }
     free(s.segments);
     return err;
@@ -183,19 +200,21 @@ static void forgive_all(struct disk *d)
 
 enum err disk_scan(struct disk *d, struct err_info *e)
 {
-    bool first = d->rescan_at_us == 0;
+    const bool first = d->rescan_at_us == 0, wrote = d->lock >= 0;
     uint64_t start_us = clock_us();
     if (start_us >= d->forgive_at_us)
         forgive_all(d);
     /* the lock first: what is listed under it changes by our hand only */
     const bool may_write = !d->write_failed && start_us >= d->resume_at_us;
-    d->lock = may_write ? kv_files_lock(d->root, true) : -1;
+    if (!wrote && may_write)
+        d->lock = kv_files_lock(d->root, true);
     if (first && d->lock < 0)
         log_info("disk cache %s: reading only: %s",
                  d->dir,
                  errno == EWOULDBLOCK ? "another process writes to it" : strerror(errno));
-    enum err err = scan_folder(d, e);
-    if (err && d->lock >= 0) {
+    enum err err = scan_folder(d, wrote, e);
+    d->stale &= err != OK;
+    if (err && d->lock >= 0 && !wrote) {
         close(d->lock);
         d->lock = -1;
     }
@@ -203,7 +222,7 @@ enum err disk_scan(struct disk *d, struct err_info *e)
     d->rescan_at_us = now_us + (pause_us > RESCAN_US ? pause_us : RESCAN_US);
     if (err || d->lock < 0)
         return err;
-    if (!first)
+    if (!first && !wrote)
         log_info("disk cache %s: writing to it from now on", d->dir);
     (void)disk_make_room(d, 0);
     if (d->lock >= 0) /* still: something could not be removed */

@@ -308,6 +308,79 @@ static void test_emptied_while_it_writes(void **state)
     }
 }
 
+static void wait_for_entries(struct disk_test *x, uint64_t n)
+{
+    const time_t limit = time(NULL) + 20;
+    while (tier_stats(x->t).entries != n && time(NULL) < limit)
+        usleep(1000);
+    assert_int_equal(tier_fetch(x, x->t, 100), 0); /* so it has done with it */
+    const struct kv_tier_stats s = tier_stats(x->t);
+    assert_true(s.on && s.writes);
+    assert_int_equal(s.entries, n);
+    assert_int_equal(s.bytes, real_bytes(x->dir));
+}
+
+/* Files vanish under one that writes: it notices when it asks for one. */
+static void test_vanished_files_are_forgotten(void **state)
+{
+    struct disk_test *x = *state;
+    char path[300];
+    x->cfg.about = "a model";
+    x->cfg.max_bytes = segments(6) + 8;
+    open_with(x, 6);
+    tier_use(x, x->t, 1);
+    for (uint64_t id = 2; id <= 4; id++)
+        assert_int_equal(unlink(segment_path(x, id)), 0);
+    seconds_passed += 3;
+    assert_int_equal(tier_fetch(x, x->t, 2), 0);
+    wait_for_entries(x, 3);
+    assert_true(tier_has(x, x->t, 5) && tier_has(x, x->t, 6) && tier_has(x, x->t, 1));
+    assert_false(tier_has(x, x->t, 3) || tier_has(x, x->t, 4));
+    for (uint64_t id = 7; id <= 11; id++)
+        assert_true(tier_store(x, x->t, id)); /* 5 and 6 make room: 1 was used later */
+    wait_for_entries(x, 6);
+    assert_int_equal(tier_fetch(x, x->t, 1), 1);
+
+    snprintf(path, sizeof path, "%s/abcd000000000000", x->dir);
+    assert_int_equal(remove_folder(path), 0);
+    seconds_passed -= 60; /* it is not time yet, however slow this is */
+    const uint64_t n = n_listed;
+    assert_int_equal(tier_fetch(x, x->t, 1), 0);
+    assert_int_equal(tier_fetch(x, x->t, 7), 0); /* not a listing for each */
+    assert_int_equal(n_listed, n);
+    assert_int_equal(tier_stats(x->t).entries, 4);
+    seconds_passed += 63;
+    assert_int_equal(tier_fetch(x, x->t, 8), 0);
+    wait_for_entries(x, 0);
+    assert_true(tier_store(x, x->t, 9));
+    assert_int_equal(tier_fetch(x, x->t, 9), 1);
+}
+
+/* With the lock, too: then another may write, and nothing of its is touched. */
+static void test_files_and_lock_vanish(void **state)
+{
+    struct disk_test *x = *state;
+    struct kv_tier *other;
+    char path[300];
+    open_with_two(x);
+    snprintf(path, sizeof path, "%s/lock", x->dir);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(unlink(segment_path(x, 1)), 0);
+    assert_int_equal(kv_disk_open(&x->cfg, &other, NULL), OK);
+    assert_true(tier_stats(other).writes);
+    make_temporary_path(x, 3, path);
+    write_file(path, "0123456", 7);
+    seconds_passed += 3;
+    assert_int_equal(tier_fetch(x, x->t, 1), 0);
+    const time_t limit = time(NULL) + 20;
+    while (tier_stats(x->t).writes && time(NULL) < limit)
+        usleep(1000);
+    assert_false(tier_stats(x->t).writes);
+    assert_int_equal(tier_fetch(x, x->t, 2), 1); /* so it has done with it */
+    assert_true(exists(path));
+    other->ops->destroy(other);
+}
+
 static void test_unfinished_file_in_the_way(void **state)
 {
     struct disk_test *x = *state;
@@ -491,6 +564,8 @@ int main(void)
         TEST(test_file_size_limit),
         TEST(test_folder_replaced_by_a_file),
         TEST(test_emptied_while_it_writes),
+        TEST(test_vanished_files_are_forgotten),
+        TEST(test_files_and_lock_vanish),
         TEST(test_unfinished_file_in_the_way),
         TEST(test_unreadable_sectors),
         TEST(test_nothing_can_be_read),
