@@ -4,6 +4,7 @@
  * quantise pieces of a part, then it is written, then comes the next. So memory stays at a part's
  * size, and the bytes are the same for any number of threads. */
 #include "gguf/quantize.h"
+#include "base/machine.h"
 #include "base/mem.h"
 #include "cli/cli.h"
 #include "gguf/recipe.h"
@@ -11,7 +12,6 @@
 
 #include <math.h>
 #include <pthread.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -280,11 +280,11 @@ static enum err run(struct job *j, struct err_info *e)
 
 static uint32_t n_cpus(void)
 {
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) != 0)
-        return 1;
-    const int n = CPU_COUNT(&set);
-    return n > MAX_THREADS ? MAX_THREADS : (uint32_t)n;
+    uint32_t *cpus, n = machine_cpus(&cpus);
+    const uint32_t quota = machine_cpu_quota();
+    free(cpus);
+    n = n < quota ? n : quota;
+    return n > MAX_THREADS ? MAX_THREADS : n > 0 ? n : 1;
 }
 
 int cmd_quantize(int argc, char **argv)

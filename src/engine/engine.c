@@ -342,8 +342,11 @@ enum err engine_create(const struct model *m,
     pthread_mutex_init(&eng->stats_lock, NULL);
     eng->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     enum err err = eng->event_fd < 0 ? err_set(e, ERR_IO, "cannot create an eventfd") : OK;
-    if (err || (err = check_config(eng, e)) || (err = create_backend(eng, e)) ||
-        (err = create_workspace(eng, e))) {
+    if (!err)
+        err = check_config(eng, e);
+    if (!err && cfg->cache_dir) /* now: what loads the weights finds the file read */
+        eng->file_hash = gguf_hash(m->gguf);
+    if (err || (err = create_backend(eng, e)) || (err = create_workspace(eng, e))) {
         engine_destroy(eng);
         return err;
     }

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/machine.h"
 #include "kv/disk.h"
 #include "kv/host.h"
 
@@ -24,17 +25,11 @@
 #define MOST_BESIDE 2048      /* blocks, in and out, that a plan moves beside the host */
 #define STORE_REST_US 3000000 /* at the end, for what had no buffer before */
 
-static uint64_t physical_memory(void)
-{
-    long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
-    return pages > 0 && size > 0 ? (uint64_t)pages * (uint64_t)size : (uint64_t)1 << 30;
-}
-
 /* Without --kv-memory: what a device has left, which is there for nothing else; on the host within
  * a quarter of the machine's memory and 4 GiB. Pages that are never written cost nothing there. */
 static uint64_t budget(const struct engine_config *cfg, uint64_t room_bytes)
 {
-    uint64_t most = physical_memory() / 4;
+    uint64_t most = machine_memory() / 4;
     if (cfg->kv_bytes > 0)
         return cfg->kv_bytes;
     if (room_bytes > 0)
@@ -170,15 +165,23 @@ static void limit_context(struct engine *eng)
 
 enum err memory_check_asked(const struct engine *eng, struct err_info *e)
 {
-    const double gib = 1u << 30, asked = (double)eng->cfg.kv_bytes;
-    const double most = (double)physical_memory();
-    if (asked <= most)
+    const double gib = 1u << 30, most = (double)machine_memory();
+    const double weights = (double)eng->model->weight_bytes, asked = (double)eng->cfg.kv_bytes;
+    if (weights + (double)budget(&eng->cfg, 0) <= most)
         return OK;
-    return err_set(e,
-                   ERR_INVALID,
-                   "kv-memory: %.1f GiB were asked for, this machine has %.1f GiB of memory",
-                   asked / gib,
-                   most / gib);
+    if (asked > 0)
+        return err_set(e,
+                       ERR_INVALID,
+                       "kv-memory: %.1f GiB were asked for beside weights of %.1f GiB, there are "
+                       "%.1f GiB of memory",
+                       asked / gib,
+                       weights / gib,
+                       most / gib);
+    log_warn("weights of %.1f GiB and KV memory of %.1f GiB: there are %.1f GiB of memory",
+             weights / gib,
+             (double)budget(&eng->cfg, 0) / gib,
+             most / gib);
+    return OK;
 }
 
 enum err memory_divide(struct engine *eng, uint64_t room_bytes, struct err_info *e)
@@ -330,7 +333,7 @@ static enum err describe(struct engine *eng, char *out, size_t cap, struct err_i
              "%s, file %016" PRIx64 ", %u layers x %u heads x %u, %s, %u tokens a block, %s %s, "
              "probe %016" PRIx64,
              gguf_show(name, shown, sizeof shown),
-             gguf_hash(eng->model->gguf),
+             eng->file_hash,
              hp->n_layer,
              hp->n_head_kv,
              hp->head_dim,

@@ -84,6 +84,7 @@ struct engine {
     struct backend *backend;
     const struct async_ops *async; /* its own, or NULL */
     struct memory memory;
+    uint64_t file_hash; /* of the model, with a cache on disk: its name there */
     struct kv *kv;
     struct kv_tier *tier; /* or NULL */
     struct sched *sched;

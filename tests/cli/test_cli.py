@@ -4,6 +4,7 @@ import array
 import json
 import os
 import pathlib
+import pty
 import subprocess
 import time
 
@@ -99,9 +100,47 @@ def test_seeds_have_one_range(command):
         assert r.returncode == status and (b"from 0 to 9223372036854775807" in r.stderr) == (status == 2), r
 
 
+@pytest.mark.parametrize("locale", ["C", "C.UTF-8", ""])
+def test_a_chat_at_a_terminal_reads_utf8(tmp_path, locale):
+    """libedit drops what it can't read, and the model would never know."""
+    ours, theirs = pty.openpty()
+    env = {**os.environ, "HOME": str(tmp_path), "LC_ALL": locale, "TERM": "xterm"}
+    p = subprocess.Popen([WEIR, "run", "-m", NANO, "-n", "1"], stdin=theirs, stdout=theirs, stderr=theirs, env=env)
+    os.close(theirs)
+    os.write(ours, "Où est Zürich 漢字?\n".encode())
+    seen = b""
+    while seen.count(b"> ") < 2:
+        seen += os.read(ours, 4096)
+    os.write(ours, b"\x04")
+    assert p.wait(60) == 0
+    os.close(ours)
+    assert "Où est Zürich 漢字?".encode() in seen, seen
+
+
+def test_several_addresses_have_commas_between_them():
+    r = weir("serve", "-m", NANO, "--port", "0", "--host", "127.0.0.1 ::1")
+    assert r.returncode == 1 and b"commas" in r.stderr, r
+    assert weir("serve", "-m", "/nonexistent", "--host", "").returncode == 2
+
+
+def test_a_pipe_that_nobody_reads_is_no_log(tmp_path):
+    os.mkfifo(tmp_path / "log")
+    r = weir("serve", "-m", NANO, "--port", "0", "--access-log", tmp_path / "log")
+    assert r.returncode == 1 and len(r.stderr.splitlines()) == 1, r
+
+
+def test_what_stands_behind_a_nul_is_not_lost(tmp_path):
+    (tmp_path / "ids").write_bytes(b"1,2\0,3")
+    r = weir("logits", "-m", NANO, "--tokens", f"@{tmp_path / 'ids'}")
+    assert r.returncode == 1 and b"NUL" in r.stderr, r
+    (tmp_path / "key").write_bytes("secret".encode("utf-16-le"))
+    r = weir("serve", "-m", NANO, "--port", "0", "--admin-key-file", tmp_path / "key")
+    assert r.returncode == 1 and b"NUL" in r.stderr, r
+
+
 def test_more_kv_memory_than_there_is():
     r = weir("serve", "-m", NANO, "--port", "0", "--device", "cpu", "--kv-memory", "99999G")
-    assert r.returncode == 1 and b"99999.0 GiB were asked for, this machine has" in r.stderr, r
+    assert r.returncode == 1 and b"99999.0 GiB were asked for beside weights of 0.0 GiB, there are" in r.stderr, r
 
 
 def test_environment_is_checked_like_flags():
@@ -218,6 +257,7 @@ def test_a_closed_stderr_is_no_file(tmp_path):
 def test_a_closed_stdout_is_a_failure(args):
     r = subprocess.run([WEIR, *args], preexec_fn=lambda: os.close(1), stderr=subprocess.PIPE)
     assert r.returncode == 1 and b"standard output" in r.stderr, r
+    assert len(r.stderr.splitlines()) == 1, r
 
 
 def test_a_closed_stdin_is_a_failure():

@@ -1,6 +1,8 @@
 #include "backend/cpu/threads.h"
 
 #include "base/clock.h"
+#include "base/log.h"
+#include "base/machine.h"
 #include "base/mem.h"
 #include "base/thread.h"
 
@@ -87,53 +89,51 @@ static inline void wait_end(struct wait *w, struct waited *total)
     }
 }
 
-/* CPUs' worth of time that the control group grants, rounded up: more threads than that would only
- * be stopped in turn. */
-static uint32_t count_quota(void)
+/* Is it among them? */
+static bool has_cpu(const uint32_t *cpus, uint32_t n, long cpu)
 {
-    unsigned long long quota, period;
-    FILE *f = fopen("/sys/fs/cgroup/cpu.max", "re");
-    const int n = f ? fscanf(f, "%llu %llu", &quota, &period) : 0;
-    if (f)
-        fclose(f);
-    if (n != 2 || period == 0 || quota / period >= MAX_THREADS)
-        return MAX_THREADS; /* "max", or no such file */
-    return (uint32_t)((quota + period - 1) / period);
+    for (uint32_t i = 0; i < n; i++)
+        if (cpus[i] == cpu)
+            return true;
+    return false;
 }
 
-/* Physical cores among the CPUs of our affinity mask: those that are the first of their siblings
- * that we may use. */
+/* Of the siblings of a CPU, has it the lowest number that we may use? */
+static bool is_first_sibling(uint32_t cpu, const uint32_t *cpus, uint32_t n)
+{
+    char path[96];
+    snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%u/topology/thread_siblings_list", cpu);
+    FILE *f = fopen(path, "re");
+    bool first = true;
+    long from, to;
+    while (f && fscanf(f, "%ld", &from) == 1) {
+        to = from;
+        int c = fgetc(f);
+        if (c == '-' && fscanf(f, "%ld", &to) == 1)
+            c = fgetc(f);
+        for (long s = from; s <= to && s < (long)cpu; s++)
+            first = first && !has_cpu(cpus, n, s);
+        if (c != ',')
+            break;
+    }
+    if (f)
+        fclose(f);
+    return first;
+}
+
+/* Physical cores that we may use, but no more than there is time for: further threads would only be
+ * stopped in turn. */
 static uint32_t count_cores(void)
 {
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) != 0)
-        return 1;
-    uint32_t n = 0;
-    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
-        if (!CPU_ISSET(cpu, &set))
-            continue;
-        char path[96];
-        snprintf(
-            path, sizeof path, "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list", cpu);
-        FILE *f = fopen(path, "re");
-        bool first = true;
-        int from, to;
-        while (f && fscanf(f, "%d", &from) == 1) {
-            to = from;
-            int c = fgetc(f);
-            if (c == '-' && fscanf(f, "%d", &to) == 1)
-                c = fgetc(f);
-            for (int s = from; s <= to && s < cpu; s++)
-                first = first && !(s >= 0 && s < CPU_SETSIZE && CPU_ISSET(s, &set));
-            if (c != ',')
-                break;
-        }
-        if (f)
-            fclose(f);
-        n += first;
-    }
-    const uint32_t quota = count_quota();
+    uint32_t *cpus, n_cpus = machine_cpus(&cpus), n = 0;
+    if (n_cpus == 0)
+        log_warn("the system does not say which CPUs there are: one thread");
+    for (uint32_t i = 0; i < n_cpus; i++)
+        n += is_first_sibling(cpus[i], cpus, n_cpus);
+    free(cpus);
+    const uint32_t quota = machine_cpu_quota();
     n = n < quota ? n : quota;
+    n = n < MAX_THREADS ? n : MAX_THREADS;
     return n ? n : 1;
 }
 

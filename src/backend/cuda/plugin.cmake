@@ -8,6 +8,7 @@ file(GLOB WEIR_CUDA_PLUGIN CONFIGURE_DEPENDS ${WEIR_CUDA_DIR}/plugin/*.c)
 set(WEIR_CUDA_COPIES
   ${CMAKE_SOURCE_DIR}/src/backend/cpu/threads.c
   ${CMAKE_SOURCE_DIR}/src/base/clock.c
+  ${CMAKE_SOURCE_DIR}/src/base/machine.c
   ${CMAKE_SOURCE_DIR}/src/base/thread.c
   ${CMAKE_SOURCE_DIR}/src/backend/gpu_class.c
   ${CMAKE_SOURCE_DIR}/src/backend/kv_type.c
