@@ -111,8 +111,8 @@ struct matrix {
     struct act act;
 };
 
-/* Items of split attention, all ranges counted, for each worker: one stream with 8 KV heads is
- * split up to 16,384 positions a worker, and beyond that only over its heads. */
+/* Items of split attention, all ranges counted, for each worker: streams with 8 KV heads are split
+ * up to 16,384 positions a worker together, and beyond that only over their heads. */
 enum { MAX_SPLIT_ITEMS = 256 };
 
 enum phase_kind {
@@ -187,6 +187,7 @@ struct layer_state {
  * rows among those. */
 struct attn_tile {
     uint32_t seq, first_row, n_rows, first_pos;
+    uint32_t first_range, n_ranges; /* of ATTN_RANGE positions, of all tiles' */
 };
 
 /* How attention is divided. */
@@ -195,7 +196,7 @@ struct attn_tiles {
     uint32_t n_tiles;
     uint32_t longest;  /* context of one, in positions, */
     uint64_t n_pos;    /* and of all together */
-    uint32_t n_ranges; /* that an item is split into; 1: not */
+    uint32_t n_ranges; /* of all tiles together, where items are split by them; 0: they are not */
     bool whole;        /* each tile holds all rows of its sequence */
 };
 

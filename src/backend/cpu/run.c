@@ -117,24 +117,31 @@ static void run_beside(struct cpu_backend *b,
         run_row(b, p, row, part);
 }
 
-/* One range, of n_ranges, of an item; the worker that ends the last one folds them all, in order:
- * true. */
+/* What attends at a time: a range of a KV head of a tile of rows, or all of it. */
+struct attend {
+    const struct attn_tile *tile;
+    uint32_t head_kv, piece; /* piece: which of its query heads */
+    bool more;               /* the next head follows */
+    uint32_t range;          /* which of the tile's; parts: where the first one's result goes, */
+    size_t part;
+    uint32_t done; /* and which of attn_done counts them */
+};
+
+/* One range; the worker that ends the last one folds them all, in order: true. */
 static bool run_attention_range(struct cpu_backend *b,
                                 const struct attn_job *job,
-                                uint32_t n_ranges,
-                                uint32_t item,
-                                uint32_t range)
+                                const struct attend *a)
 {
     const size_t part = attn_part_floats(job->kv->head_dim);
-    float *parts = b->attn_parts + (size_t)item * n_ranges * part;
+    float *parts = b->attn_parts + a->part * part;
     const uint32_t first = attn_first_pos(job, 0) / ATTN_RANGE;
     const uint32_t n = (attn_end(job) - 1) / ATTN_RANGE + 1 - first;
-    if (range >= n)
-        return false; /* another item's context is longer */
-    b->kernels->attend_part(job, first + range, parts + range * part);
-    if (atomic_fetch_add_explicit(&b->attn_done[item], 1, memory_order_acq_rel) + 1 < n)
+    if (a->range >= n)
+        return false; /* the window has passed some of the tile's */
+    b->kernels->attend_part(job, first + a->range, parts + a->range * part);
+    if (atomic_fetch_add_explicit(&b->attn_done[a->done], 1, memory_order_acq_rel) + 1 < n)
         return false;
-    atomic_store_explicit(&b->attn_done[item], 0, memory_order_relaxed);
+    atomic_store_explicit(&b->attn_done[a->done], 0, memory_order_relaxed);
     b->kernels->attend_merge(job, parts, n);
     return true;
 }
@@ -152,20 +159,12 @@ static uint32_t heads_of_item(const struct cpu_backend *b, const struct phase *p
     const struct attn_tiles *tiles = tiles_of(b, p);
     const uint64_t least = (uint64_t)tiles->longest * pool_size(b->pool) * ITEMS;
     uint32_t n = 1;
-    if (tiles->n_ranges > 1 || head_pieces(p) > 1)
+    if (tiles->n_ranges > 0 || head_pieces(p) > 1)
         return n;
     while (p->n_head_kv % (2 * n) == 0 && tiles->n_pos * p->n_head_kv >= 2 * n * least)
         n *= 2;
     return n;
 }
-
-/* What attends at a time: a range of a KV head of a tile of rows, or all of it. */
-struct attend {
-    const struct attn_tile *tile;
-    uint32_t head_kv, piece; /* piece: which of its query heads */
-    uint32_t item, range;
-    bool more; /* the next head follows */
-};
 
 static void attend(struct cpu_backend *b,
                    const struct phase *p,
@@ -204,12 +203,47 @@ static void attend(struct cpu_backend *b,
     bool done = true;
     if (p->rotates)
         run_beside(b, p, p - 1, tile, a->head_kv);
-    if (tiles->n_ranges > 1)
-        done = run_attention_range(b, &job, tiles->n_ranges, a->item, a->range);
+    if (tiles->n_ranges > 0)
+        done = run_attention_range(b, &job, a);
     else
         b->kernels->attend(&job);
     if (p->packs && done)
         run_beside(b, p, p + 1, tile, a->head_kv);
+}
+
+/* The tile that has this one of all tiles' ranges. */
+static uint32_t tile_with(const struct attn_tiles *tiles, uint32_t range)
+{
+    uint32_t first = 0, end = tiles->n_tiles;
+    while (end - first > 1) {
+        const uint32_t middle = first + (end - first) / 2;
+        if (tiles->tiles[middle].first_range <= range)
+            first = middle;
+        else
+            end = middle;
+    }
+    return first;
+}
+
+/* One of a tile's heads, or pieces of them, after the other, each range by range. */
+static void run_attention_split(struct cpu_backend *b,
+                                const struct phase *p,
+                                uint32_t item,
+                                uint32_t worker)
+{
+    const struct attn_tiles *tiles = tiles_of(b, p);
+    const uint32_t n_pieces = head_pieces(p), n_heads = p->n_head_kv * n_pieces;
+    item = tiles->n_ranges * n_heads - 1 - item;
+    const uint32_t t = tile_with(tiles, item / n_heads);
+    const struct attn_tile *tile = &tiles->tiles[t];
+    const uint32_t at = item - tile->first_range * n_heads, head = at / tile->n_ranges;
+    const struct attend a = {.tile = tile,
+                             .head_kv = head / n_pieces,
+                             .piece = head % n_pieces,
+                             .range = tile->n_ranges - 1 - at % tile->n_ranges,
+                             .part = (size_t)item - at % tile->n_ranges,
+                             .done = t * n_heads + head};
+    attend(b, p, &a, worker);
 }
 
 /* Items count down: late rows of a prompt have most to read, so they go first. */
@@ -220,15 +254,16 @@ static void run_attention(struct cpu_backend *b,
 {
     const struct attn_tiles *tiles = tiles_of(b, p);
     const uint32_t n_pieces = head_pieces(p), n_parts = p->n_head_kv / p->chunk;
-    const uint32_t range = item % tiles->n_ranges;
-    item = n_attention_items(b, p) - 1 - item / tiles->n_ranges;
+    if (tiles->n_ranges > 0) {
+        run_attention_split(b, p, item, worker);
+        return;
+    }
+    item = n_attention_items(b, p) - 1 - item;
     const uint32_t piece = item % n_pieces, first = item / n_pieces % n_parts * p->chunk;
     for (uint32_t h = first, end = first + p->chunk; h < end; h++) {
         const struct attend a = {.tile = &tiles->tiles[item / n_pieces / n_parts],
                                  .head_kv = h,
                                  .piece = piece,
-                                 .item = item,
-                                 .range = range,
                                  .more = h + 1 < end};
         attend(b, p, &a, worker);
     }
@@ -309,7 +344,9 @@ static uint32_t divide_phase(const struct cpu_backend *b, struct phase *p)
         return cpu_divide_panels(b, p, n_rows);
     case PHASE_ATTENTION:
         p->chunk = heads_of_item(b, p);
-        return n_attention_items(b, p) * tiles_of(b, p)->n_ranges;
+        return tiles_of(b, p)->n_ranges > 0
+                   ? tiles_of(b, p)->n_ranges * p->n_head_kv * head_pieces(p)
+                   : n_attention_items(b, p);
     case PHASE_SORT:
         return 1;
     case PHASE_EXPERTS: /* for as many experts as can be wanted: how many are is known later */
@@ -358,12 +395,12 @@ static void find_kept(struct cpu_backend *b, const struct batch *batch)
 
 /* Few items over long contexts are split, so that all workers have their part. That changes no bit:
  * ranges are folded in any case. */
-static uint32_t split_attention(const struct cpu_backend *b, const struct attn_tiles *tiles)
+static bool splits_attention(const struct cpu_backend *b, const struct attn_tiles *tiles)
 {
-    const uint32_t n_workers = pool_size(b->pool), n_items = tiles->n_tiles * b->max_heads;
-    const uint32_t n_ranges = tiles->longest ? (tiles->longest - 1) / ATTN_RANGE + 1 : 1;
-    const bool few = n_workers > 1 && n_items < n_workers * 8;
-    return few && n_items * n_ranges <= n_workers * MAX_SPLIT_ITEMS ? n_ranges : 1;
+    const uint32_t n_workers = pool_size(b->pool);
+    return n_workers > 1 && tiles->n_ranges > tiles->n_tiles &&
+           tiles->n_tiles * b->max_heads < n_workers * 8 &&
+           (uint64_t)tiles->n_ranges * b->max_heads <= n_workers * MAX_SPLIT_ITEMS;
 }
 
 /* Of rows[0 .. n - 1], ascending, or where that is NULL of all n: those that attend together follow
@@ -384,21 +421,25 @@ static void make_tiles(struct cpu_backend *b,
             t->n_rows++;
         else
             tiles->tiles[tiles->n_tiles++] =
-                (struct attn_tile){seq, i, 1, b->batch->positions[row]};
+                (struct attn_tile){seq, i, 1, b->batch->positions[row], 0, 0};
         last_row = row;
     }
-    tiles->longest = 0;
+    tiles->longest = tiles->n_ranges = 0;
     tiles->n_pos = 0;
     tiles->whole = true;
     for (uint32_t i = 0; i < tiles->n_tiles; i++) {
-        const struct attn_tile *t = &tiles->tiles[i];
+        struct attn_tile *t = &tiles->tiles[i];
         const uint32_t all = b->batch->seqs[t->seq].n_rows;
         const uint32_t end = b->model->hp.causal ? t->first_pos + t->n_rows : all;
         tiles->longest = end > tiles->longest ? end : tiles->longest;
         tiles->n_pos += end;
+        t->first_range = tiles->n_ranges;
+        t->n_ranges = (end - 1) / ATTN_RANGE + 1;
+        tiles->n_ranges += t->n_ranges;
         tiles->whole = tiles->whole && t->n_rows == all;
     }
-    tiles->n_ranges = split_attention(b, tiles);
+    if (!splits_attention(b, tiles))
+        tiles->n_ranges = 0;
 }
 
 /* Which rows there are, which of them are wanted, and how they attend. */
@@ -434,7 +475,7 @@ enum err cpu_run(struct backend *base,
     b->n_runs_begun++;
     atomic_store_explicit(&b->n_rows, batch->n_rows, memory_order_relaxed);
     for (struct phase *p = b->phases; p < b->phases + b->n_phases; p++)
-        p->rotates = p->may_rotate && tiles_of(b, p)->whole && tiles_of(b, p)->n_ranges == 1;
+        p->rotates = p->may_rotate && tiles_of(b, p)->whole && tiles_of(b, p)->n_ranges == 0;
     for (uint32_t i = 0; i < b->n_phases; i++)
         b->n_items[i] = divide_phase(b, &b->phases[i]);
     pool_walk(b->pool, b->n_items, b->n_phases, run_item, b);
