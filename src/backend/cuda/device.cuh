@@ -116,10 +116,11 @@ static __device__ __forceinline__ float4 within4(float4 v, uint32_t i, uint32_t 
 }
 
 /* Threads of a block that sums n values, by fours: whole warps, a function of n alone. */
+static constexpr uint32_t SUM_THREADS_MOST = 1024;
 static inline uint32_t sum_threads(uint32_t n)
 {
     const uint32_t threads = (n + 4 * WARP - 1) / (4 * WARP) * WARP;
-    return threads < WARP ? WARP : threads > 1024 ? 1024 : threads;
+    return threads < WARP ? WARP : threads > SUM_THREADS_MOST ? SUM_THREADS_MOST : threads;
 }
 
 /* How many rows the step has of a kind. */

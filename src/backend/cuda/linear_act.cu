@@ -21,7 +21,7 @@ struct act_source {
 };
 
 template <class Row>
-static __global__ void __launch_bounds__(1024) act_pack(const act_source src,
+static __global__ void __launch_bounds__(SUM_THREADS_MOST) act_pack(const act_source src,
                                                         uint8_t *data,
                                                         uint32_t k,
                                                         unsigned forms,

@@ -26,7 +26,8 @@ enum { MAP_THREADS = 128, HEAD_WARPS = 8 };
 /* --- norms --- */
 
 /* grid: [rows]. */
-static __global__ void norm_kernel(cuda_step step, int rows, struct cuda_norm op)
+static __global__ void __launch_bounds__(SUM_THREADS_MOST)
+    norm_kernel(cuda_step step, int rows, struct cuda_norm op)
 {
     cuda_let_next_begin();
     cuda_wait_before();
@@ -76,7 +77,8 @@ void cuda_norm(const struct cuda_at *at, const struct cuda_norm *op)
 }
 
 /* grid: [rows]. */
-static __global__ void layer_norm_kernel(cuda_step step, int rows, struct cuda_layer_norm op)
+static __global__ void __launch_bounds__(SUM_THREADS_MOST)
+    layer_norm_kernel(cuda_step step, int rows, struct cuda_layer_norm op)
 {
     cuda_let_next_begin();
     cuda_wait_before();

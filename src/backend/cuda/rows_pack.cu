@@ -27,7 +27,7 @@
 #include "backend/cuda/linear_act.cuh"
 #include "backend/cuda/rows.cuh"
 
-static constexpr uint32_t MOST_THREADS = 1024;
+static constexpr uint32_t MOST_THREADS = SUM_THREADS_MOST;
 
 struct stages_args {
     struct cuda_stage of[CUDA_MOST_STAGES];

@@ -25,7 +25,8 @@ static __device__ float mean_square(const float *x, uint32_t n, float *part)
 }
 
 /* grid: [rows][parts] */
-static __global__ void match_kernel(cuda_step step, int rows, struct cuda_streams op)
+static __global__ void __launch_bounds__(SUM_THREADS_MOST)
+    match_kernel(cuda_step step, int rows, struct cuda_streams op)
 {
     cuda_let_next_begin();
     cuda_wait_before();
@@ -48,7 +49,7 @@ void cuda_streams_match(const struct cuda_at *at, const struct cuda_streams *op)
 }
 
 /* The mean first, then squares of what is left. grid: [rows] */
-static __global__ void sparse_kernel(
+static __global__ void __launch_bounds__(SUM_THREADS_MOST) sparse_kernel(
     cuda_step step, int rows, cuda_buf buf, uint32_t n, float scale)
 {
     cuda_let_next_begin();

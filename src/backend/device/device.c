@@ -56,10 +56,9 @@ static enum err first_cuda(const struct model *m,
                            struct backend_room *room,
                            struct err_info *e)
 {
-    struct device_info info[1];
     char versions[64];
     uint32_t n = 0;
-    enum err err = device_list(info, 1, &n, versions, e);
+    enum err err = device_list(NULL, 0, &n, versions, e);
     for (cfg->device.index = 0; !err && cfg->device.index < n; cfg->device.index++) {
         if (cuda_room(m, cfg, kv_bytes, room, e) == OK)
             return OK;
