@@ -66,7 +66,7 @@ lint:                ## clang-format, clang-tidy and the include graph, changing
 
 install: all         ## install program, built-in model and library (PREFIX=/usr/local)
 	@cmake --build --preset release -j $(JOBS) --target weir_embed
-	@cmake --install build --prefix $(or $(PREFIX),/usr/local)
+	@cmake --install build --prefix "$(or $(PREFIX),/usr/local)"
 
 clean:               ## remove all build folders
 	@rm -rf build build-debug build-asan build-tsan build-ptx-80 build-ptx-90a build-nvcc

@@ -34,9 +34,14 @@ struct line_log {
     bool torn; /* the writer's: the file ends in a part of a line */
 };
 
+/* A pipe that nobody reads is an error, and not waited for. */
 static int open_path(const char *path)
 {
-    return open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0640);
+    const int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0640);
+    const int flags = fd >= 0 ? fcntl(fd, F_GETFL) : -1;
+    if (flags >= 0)
+        (void)fcntl(fd, F_SETFL, flags & ~O_NONBLOCK);
+    return fd;
 }
 
 /* 0, or the errno of what went wrong. *n_written: how many bytes went out. */

@@ -13,8 +13,13 @@
 #include <string.h>
 #include <unistd.h>
 
+static bool bar_is_open; /* the line of progress has no end yet */
+
 int cli_fail(const char *cmd, const struct err_info *e)
 {
+    if (bar_is_open)
+        fputc('\n', stderr);
+    bar_is_open = false;
     if (e->field[0])
         fprintf(stderr, "weir %s: %s: %s\n", cmd, e->field, e->text);
     else
@@ -228,6 +233,7 @@ void cli_progress(void *label, double fraction)
             bar,
             percent,
             percent >= 100 ? "\n" : "");
+    bar_is_open = percent < 100;
     if (percent >= 100) {
         shown = -1;
         start_us = 0;

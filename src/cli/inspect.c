@@ -289,9 +289,5 @@ int cmd_inspect(int argc, char **argv)
     print_tensors(g);
     print_totals(g);
     gguf_close(g);
-    if (fflush(stdout) != 0 || ferror(stdout)) {
-        err_set(&e, ERR_IO, "cannot write to stdout");
-        return cli_fail("inspect", &e);
-    }
     return EXIT_DONE;
 }

@@ -78,6 +78,10 @@ static enum err read_tokens(const struct options *o,
         enum err err = cli_read_file(o->tokens + 1, &text, &len, e);
         if (err)
             return err;
+        if (memchr(text, '\0', len)) {
+            free(text);
+            return err_invalid(e, "--tokens", "%s has a NUL byte", o->tokens + 1);
+        }
     } else {
         text = mem_strdup(o->tokens);
     }

@@ -58,7 +58,7 @@ error_t cli_model_option(int key, char *arg, struct argp_state *s, struct cli_mo
         m->path = arg;
         return 0;
     case 'c':
-        m->n_ctx = (uint32_t)cli_number(s, "--context", arg, 2, 1 << 26);
+        m->n_ctx = (uint32_t)cli_number(s, "--context", arg, 2, MODEL_MAX_CONTEXT);
         return 0;
     case 'j':
         m->n_threads = (uint32_t)cli_number(s, "--threads", arg, 1, 1024);

@@ -10,6 +10,7 @@
 #include "engine/engine.h"
 
 #include <editline/readline.h>
+#include <locale.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -231,9 +232,18 @@ static enum err answer(struct session *s, const char *text, size_t len, struct e
     return err;
 }
 
+/* In the C locale libedit drops what is no ASCII. Numbers keep their point. */
+static void read_utf8(void)
+{
+    (void)setlocale(LC_CTYPE, "");
+    if (MB_CUR_MAX == 1)
+        (void)setlocale(LC_CTYPE, "C.UTF-8");
+}
+
 static int converse(struct session *s)
 {
     struct err_info e;
+    read_utf8();
     s->chatting = true;
     char path[4096] = "";
     const char *home = getenv("HOME");

@@ -25,11 +25,14 @@ static enum err read_text(
     enum err err = cli_read_file(path, out, n, &why);
     if (err)
         return err_set_field(e, err, flag, "%s", why.text);
-    if (*n <= MAX_BYTES)
+    const bool large = *n > MAX_BYTES;
+    if (!large && !memchr(*out, '\0', *n))
         return OK;
+    explicit_bzero(*out, *n);
     free(*out);
     *out = NULL;
-    return err_set_field(e, ERR_TOO_LARGE, flag, "%s is too large", path);
+    return large ? err_set_field(e, ERR_TOO_LARGE, flag, "%s is too large", path)
+                 : err_set_field(e, ERR_FORMAT, flag, "%s is no text: it has a NUL byte", path);
 }
 
 static void wipe(char **text)

@@ -209,7 +209,8 @@ const struct serve_flag serve_flags[] = {
     {"host",
      "ADDR[,ADDR...]",
      "addresses to listen on, 16 at most (default 127.0.0.1)",
-     TEXT(http.host)},
+     TEXT(http.host),
+     .empty = "the address is empty"},
     {"port", "N", "port; 0 lets the system choose (default 8080)", NUMBER(http.port, 0, 65535)},
     {"api-prefix", "/PATH", "all routes are below this path", TAKE(take_prefix)},
     {"slots", "on|off", "answer /slots (default on)", UNLESS(no_slots)},
@@ -267,7 +268,7 @@ const struct serve_flag serve_flags[] = {
     {"context",
      "N",
      "longest prompt + answer (default: as trained)",
-     NUMBER(engine.n_ctx, 2, 1 << 26)},
+     NUMBER(engine.n_ctx, 2, MODEL_MAX_CONTEXT)},
     {"kv-memory",
      "SIZE",
      "memory for the KV cache (default: a quarter of RAM, at most 4G; on a GPU what is left of "

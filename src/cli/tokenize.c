@@ -201,8 +201,6 @@ static enum err run(const struct settings *s, struct err_info *e)
         err = decode_all(t, s, in, n, e);
     else if (!err)
         err = encode_all(t, s, in, n, e);
-    if (fflush(stdout) != 0 && !err)
-        err = err_set(e, ERR_IO, "writing to stdout: %s", strerror(errno));
     free(in);
     tokenizer_destroy(t);
     gguf_close(g);

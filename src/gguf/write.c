@@ -23,6 +23,7 @@ enum { QUANTIZATION_VERSION = 2 }; /* of the blocks: what blocks.h describes */
 struct gguf_writer {
     char *path, *target, *part; /* as given; links followed; what is written, beside it */
     int fd;
+    mode_t mode; /* of the file in whose place this comes; 0: there is none */
     bool created;
     uint32_t alignment;
     uint64_t at;      /* bytes written */
@@ -189,6 +190,7 @@ static enum err find_target(struct gguf_writer *w, struct err_info *e)
         return io_error(w, "create", e);
     if (w->target ? !S_ISREG(st.st_mode) : lstat(w->path, &st) == 0) /* a link to nothing */
         return err_set(e, ERR_IO, "%s: exists, and is no regular file", w->path);
+    w->mode = w->target ? st.st_mode & 0777 : 0;
     if (!w->target)
         w->target = mem_strdup(w->path);
     return OK;
@@ -209,6 +211,8 @@ static enum err open_part(struct gguf_writer *w, struct err_info *e)
              (unsigned long long)seed_random());
     w->fd = open(w->part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     w->created = w->fd >= 0;
+    if (w->created && w->mode && fchmod(w->fd, w->mode) != 0)
+        return io_error(w, "set the mode of", e);
     return w->created ? OK : io_error(w, "create", e);
 }
 

@@ -106,6 +106,8 @@ enum err http_listen(struct http_server *s, struct err_info *e)
         if (err)
             return err;
         at += n + strspn(at + n, " ");
+        if (*at && *at != ',')
+            return err_set(e, ERR_INVALID, "addresses have commas between them: '%.80s'", at);
         more = *at == ',';
         at += more;
     }

@@ -20,6 +20,7 @@ static const enum weir_status statuses[] = {
     [ERR_INVALID] = WEIR_ERR_INVALID,
     [ERR_NOT_FOUND] = WEIR_ERR_NOT_FOUND,
     [ERR_TOO_LONG] = WEIR_ERR_TOO_LONG,
+    [ERR_TOO_LARGE] = WEIR_ERR_TOO_LONG,
     [ERR_QUEUE_FULL] = WEIR_ERR_BUSY,
     [ERR_INTERNAL] = WEIR_ERR_INTERNAL,
 };

@@ -154,7 +154,7 @@ static enum err read_sizes(struct model *m, const struct arch *arch, struct err_
     if ((err = key_u32_in(m, "block_count", 1, MAX_LAYERS, &hp->n_layer, e)) ||
         (err = key_u32_in(m, "nextn_predict_layers", 0, hp->n_layer - 1, &hp->n_layer_beside, e)) ||
         (err = key_u32_in(m, "embedding_length", 1, MAX_EMBD, &hp->n_embd, e)) ||
-        (err = key_u32_in(m, "context_length", 1, MAX_CTX, &hp->n_ctx_train, e)))
+        (err = key_u32_in(m, "context_length", 1, MODEL_MAX_CONTEXT, &hp->n_ctx_train, e)))
         return err;
     hp->n_layer -= hp->n_layer_beside;
     if ((err = read_loops(m, arch, e)) || (arch->cycles && (err = cycles_read(m, e))))
@@ -430,11 +430,12 @@ static enum err read_index(struct model *m, const struct arch *arch, struct err_
 {
     uint32_t *n = &m->hp.n_positions, block = 1;
     const uint32_t least = arch->indexed == REQUIRED;
-    enum err err = key_u32_in(m, "attention.indexer.top_k", least, MAX_CTX, n, e);
+    enum err err = key_u32_in(m, "attention.indexer.top_k", least, MODEL_MAX_CONTEXT, n, e);
     m->hp.indexed = *n > 0;
-    if (err || (err = key_u32_in(m, "attention.indexer.block_size", 1, MAX_CTX, &block, e)))
+    if (err ||
+        (err = key_u32_in(m, "attention.indexer.block_size", 1, MODEL_MAX_CONTEXT, &block, e)))
         return err;
-    *n = *n < MAX_CTX / block ? *n * block : MAX_CTX;
+    *n = *n < MODEL_MAX_CONTEXT / block ? *n * block : MODEL_MAX_CONTEXT;
     return OK;
 }
 

@@ -117,6 +117,9 @@ const char *model_positions_verb(const struct model *m)
 enum err model_set_context(struct model *m, uint32_t n_ctx, struct err_info *e)
 {
     const struct arch *arch = arch_find(m->arch, strlen(m->arch));
+    if (n_ctx > MODEL_MAX_CONTEXT)
+        return err_set_field(
+            e, ERR_INVALID, "context", "%u tokens; at most %u", n_ctx, (unsigned)MODEL_MAX_CONTEXT);
     if (m->hp.n_positions && n_ctx > m->hp.n_positions)
         return err_set_field(e,
                              ERR_INVALID,

@@ -161,7 +161,7 @@ enum rope_table {
     ROPE_NONE = N_ROPE_TABLES, /* no rotation */
 };
 
-enum { MODEL_MAX_CONV_WIDTH = 8 };
+enum { MODEL_MAX_CONV_WIDTH = 8, MODEL_MAX_CONTEXT = 1 << 26 };
 
 struct model_hparams {
     uint32_t n_vocab;

@@ -94,8 +94,12 @@ static enum err read_stretch(const struct model *m,
         key_find(m, "rope.scaling.factor") ? "rope.scaling.factor" : "rope.scale_linear";
     if ((err = key_f32_in(m, factor, -1e-30f, 1e6f, &s->factor, e)) ||
         (err = key_f32_in(m, "rope.scaling.attn_factor", 0.0f, 1e3f, &s->attention, e)) ||
-        (err = key_u32_in(
-             m, "rope.scaling.original_context_length", 1, 1u << 26, &s->n_ctx_first, e)) ||
+        (err = key_u32_in(m,
+                          "rope.scaling.original_context_length",
+                          1,
+                          MODEL_MAX_CONTEXT,
+                          &s->n_ctx_first,
+                          e)) ||
         (err = key_f32_in(m, "rope.scaling.yarn_ext_factor", -2.0f, 2.0f, &s->yarn_mix, e)) ||
         (err = key_f32_in(m, "rope.scaling.yarn_beta_fast", 0.0f, 1e6f, &s->beta_fast, e)) ||
         (err = key_f32_in(m, "rope.scaling.yarn_beta_slow", 0.0f, 1e6f, &s->beta_slow, e)))

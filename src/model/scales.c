@@ -72,7 +72,7 @@ static enum err read_temperature(struct model *m, const struct arch *arch, struc
                              ? "attention.temperature_length"
                              : "rope.scaling.original_context_length";
     hp->temper_length = hp->n_ctx_train;
-    return key_u32_in(m, length, 1, MAX_CTX, &hp->temper_length, e);
+    return key_u32_in(m, length, 1, MODEL_MAX_CONTEXT, &hp->temper_length, e);
 }
 
 enum err scales_read(struct model *m, const struct arch *arch, struct err_info *e)

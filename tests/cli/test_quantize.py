@@ -105,6 +105,14 @@ def test_a_file_may_be_replaced_by_itself(tmp_path):
     assert model.read_bytes() == (tmp_path / "want").read_bytes()
 
 
+def test_a_file_that_is_replaced_keeps_its_mode(tmp_path):
+    model = tmp_path / "model.gguf"
+    shutil.copy(F16, model)
+    model.chmod(0o600)
+    assert weir("quantize", model, model, "Q8_0").returncode == 0
+    assert model.stat().st_mode & 0o777 == 0o600
+
+
 def test_no_room_leaves_what_was_there(tmp_path):
     out = tmp_path / "out.gguf"
     out.write_text("before")

@@ -221,6 +221,10 @@ static void test_a_text_beyond_its_bound(void **state)
     refuse(w, &q, WEIR_ERR_TOO_LONG, "more than 67108864 bytes");
     q.prompt = NULL, q.messages = &m, q.n_messages = 1;
     refuse(w, &q, WEIR_ERR_TOO_LONG, "more than 67108864 bytes");
+    text[n - 20] = '\0'; /* with the template's marks around it, too long for that */
+    q.prompt = NULL, q.messages = &m, q.n_messages = 1;
+    refuse(w, &q, WEIR_ERR_TOO_LONG, "");
+    text[n - 20] = 'a';
     q.grammar = text;
     refuse(w, &q, WEIR_ERR_TOO_LONG, "more than 67108864 bytes");
     assert_int_equal(weir_tokenize(w, text, true, true, NULL, 0, &n_tokens, &e), WEIR_ERR_TOO_LONG);
