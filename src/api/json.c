@@ -40,6 +40,7 @@ bool api_json_starved(void)
 
 json_t *api_json_load(const char *text, size_t n_bytes, size_t flags, json_error_t *je)
 {
+    const bool before = starved; /* of something else, which is still to be told */
     starved = false;
     loading = true;
     json_t *v = json_loadb(text, n_bytes, flags, je);
@@ -54,6 +55,7 @@ json_t *api_json_load(const char *text, size_t n_bytes, size_t flags, json_error
         json_decref(v);
         v = NULL;
     }
+    starved |= before;
     return v;
 }
 

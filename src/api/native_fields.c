@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_FIELDS = 256, FLAGS = JSON_COMPACT | JSON_ENCODE_ANY };
+enum { MAX_FIELDS = 256, MAX_NAME_BYTES = 1024, FLAGS = JSON_COMPACT | JSON_ENCODE_ANY };
 
 static bool is_listed(const json_t *names, const char *name)
 {
@@ -29,6 +29,9 @@ enum err native_read_fields(struct native *s, const json_t *body, struct err_inf
         json_t *name = json_array_get(v, i);
         if (!json_is_string(name))
             return api_wrong_type(field, "an array of names", name, e);
+        if (json_string_length(name) > MAX_NAME_BYTES)
+            return err_invalid(
+                e, field, "'%s' has a name of more than %d bytes", field, MAX_NAME_BYTES);
         if (!is_listed(s->fields, json_string_value(name)))
             json_array_append(s->fields, name);
     }

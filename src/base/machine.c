@@ -6,7 +6,7 @@
  *      version 1                /sys/fs/cgroup/memory/a/b/memory.limit_in_bytes, ...
  *
  * In a container the path may be that of the host, while only its own group is to be seen, at the
- * root: so what is not there says nothing, and the root is asked in any case. */
+ * root: so what is not there says nothing, and the root of the hierarchy is asked, too. */
 #include "base/machine.h"
 
 #include <sched.h>

@@ -157,6 +157,8 @@ static enum err create_backend(struct engine *eng, struct err_info *e)
         err = memory_divide(eng, room.kv_bytes, e);
     if (err)
         return err;
+    if (eng->cfg.cache_dir) /* before the weights are loaded, which finds the file read */
+        eng->file_hash = gguf_hash(eng->model->gguf);
     bc.n_blocks = eng->memory.n_blocks;
     bc.n_panes = eng->memory.n_panes;
     bc.n_states = eng->memory.n_states;
@@ -342,11 +344,8 @@ enum err engine_create(const struct model *m,
     pthread_mutex_init(&eng->stats_lock, NULL);
     eng->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
     enum err err = eng->event_fd < 0 ? err_set(e, ERR_IO, "cannot create an eventfd") : OK;
-    if (!err)
-        err = check_config(eng, e);
-    if (!err && cfg->cache_dir) /* now: what loads the weights finds the file read */
-        eng->file_hash = gguf_hash(m->gguf);
-    if (err || (err = create_backend(eng, e)) || (err = create_workspace(eng, e))) {
+    if (err || (err = check_config(eng, e)) || (err = create_backend(eng, e)) ||
+        (err = create_workspace(eng, e))) {
         engine_destroy(eng);
         return err;
     }

@@ -167,9 +167,10 @@ enum err memory_check_asked(const struct engine *eng, struct err_info *e)
 {
     const double gib = 1u << 30, most = (double)machine_memory();
     const double weights = (double)eng->model->weight_bytes, asked = (double)eng->cfg.kv_bytes;
+    const struct engine_config nothing = {0};
     if (weights + (double)budget(&eng->cfg, 0) <= most)
         return OK;
-    if (asked > 0)
+    if (asked > (double)budget(&nothing, 0)) /* less is no worse than what it is by default */
         return err_set(e,
                        ERR_INVALID,
                        "kv-memory: %.1f GiB were asked for beside weights of %.1f GiB, there are "

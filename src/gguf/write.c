@@ -211,7 +211,10 @@ static enum err open_part(struct gguf_writer *w, struct err_info *e)
              (unsigned long long)seed_random());
     w->fd = open(w->part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     w->created = w->fd >= 0;
-    if (w->created && w->mode && fchmod(w->fd, w->mode) != 0)
+    struct stat st;
+    const bool differs = w->created && w->mode && fstat(w->fd, &st) == 0 &&
+                         (st.st_mode & 0777) != w->mode; /* some file systems have one for all */
+    if (differs && fchmod(w->fd, w->mode) != 0)
         return io_error(w, "set the mode of", e);
     return w->created ? OK : io_error(w, "create", e);
 }

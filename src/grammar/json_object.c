@@ -264,8 +264,10 @@ static void narrow_members(struct schema *s,
         bool changed = json_array_size(all) > (own != NULL);
         if (changed && !described && more)
             json_array_append(all, more);
-        if (!described && json_is_false(more)) {
+        if (!described && json_is_false(more) && !s->combined) {
             fail_required(s, member->name);
+        } else if (!described && json_is_false(more)) {
+            member->pair = grammar_never(s->b); /* another option may do */
         } else if (allowed && !dfa_accepts(allowed, text, strlen(text))) {
             member->pair = grammar_never(s->b);
         } else if (changed) {

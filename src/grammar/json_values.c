@@ -102,6 +102,7 @@ static bool satisfies(struct schema *s, const char *key, json_t *x, json_t *v)
 {
     if (!x || json_is_true(x) || builder_failed(s->b))
         return !builder_failed(s->b);
+    s->work += (uint32_t)(json_object_size(x) / 8);
     json_t *both = json_copy(x), *all = json_object_get(x, "allOf");
     all = all ? json_copy(all) : json_array();
     json_array_append_new(all, json_pack("{s:O}", "const", v));
@@ -180,10 +181,14 @@ static bool keeps_string(struct schema *s, const json_t *m, const json_t *v, str
 static bool keeps_unique(struct schema *s, const json_t *v)
 {
     size_t n = json_array_size(v);
-    for (size_t i = 0; i < n; i++)
-        for (size_t k = 0; k < i; k++)
+    for (size_t i = 0; i < n; i++) {
+        const uint32_t work = schema_weight(json_array_get(v, i)) / 16;
+        for (size_t k = 0; k < i; k++) {
+            s->work += work;
             if (!schema_works(s) || schema_same_value(json_array_get(v, i), json_array_get(v, k)))
                 return false;
+        }
+    }
     return true;
 }
 

@@ -76,7 +76,6 @@ enum err key_f32_layer(const struct model *m,
 
 /* Values of a feed-forward part: far above any real model. */
 #define MAX_FF (1u << 20)
-/* Positions of a text, likewise. */
 
 /* hparams.c: m->hp from the file. Errors: ERR_FORMAT, ERR_UNSUPPORTED. */
 enum err hparams_read(struct model *m, const struct arch *arch, struct err_info *e) WEIR_MUST_USE;

@@ -54,7 +54,11 @@ __attribute__((target("avx512f"))) static void blocks_avx512(float *x,
 }
 
 #define AVX2 __attribute__((target("avx2")))
+#ifdef __clang__
+#define AVX512 __attribute__((target("avx512f")))
+#else
 #define AVX512 __attribute__((target("avx512f,prefer-vector-width=512")))
+#endif
 #define PASSES(isa, ISA)                                                                           \
     ISA static void exp_##isa(const float *x, uint32_t n, float max, float scale, float *w)        \
     {                                                                                              \

@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import pty
+import select
 import subprocess
 import time
 
@@ -107,12 +108,19 @@ def test_a_chat_at_a_terminal_reads_utf8(tmp_path, locale):
     env = {**os.environ, "HOME": str(tmp_path), "LC_ALL": locale, "TERM": "xterm"}
     p = subprocess.Popen([WEIR, "run", "-m", NANO, "-n", "1"], stdin=theirs, stdout=theirs, stderr=theirs, env=env)
     os.close(theirs)
-    os.write(ours, "Où est Zürich 漢字?\n".encode())
-    seen = b""
-    while seen.count(b"> ") < 2:
-        seen += os.read(ours, 4096)
-    os.write(ours, b"\x04")
-    assert p.wait(60) == 0
+    seen, typed, end = b"", False, time.monotonic() + 60
+    while p.poll() is None and time.monotonic() < end:
+        if select.select([ours], [], [], 0.2)[0]:
+            try:
+                seen += os.read(ours, 4096)
+            except OSError:  # it has ended
+                break
+        elif b"> " in seen and not typed:  # from now on it is libedit that shows what is typed
+            seen, typed = b"", True
+            os.write(ours, "Où est Zürich 漢字?\n".encode())
+        elif typed:
+            os.write(ours, b"\x04")
+    assert p.wait(10) == 0
     os.close(ours)
     assert "Où est Zürich 漢字?".encode() in seen, seen
 

@@ -83,7 +83,10 @@ enum err cpu_check_panels(const struct cpu_backend *b, struct err_info *e)
 {
     const uint32_t few = b->cfg.max_logit_rows, n = b->cfg.max_rows > few ? b->cfg.max_rows : few;
     for (const struct phase *p = b->phases; p < b->phases + b->n_phases; p++) {
-        if (p->kind == PHASE_LINEAR && (uint64_t)p->n_panels * n_passes(n) > PANEL_MASK)
+        const uint64_t times = p->kind == PHASE_LINEAR    ? n_passes(n)
+                               : p->kind == PHASE_EXPERTS ? experts_max_runs(&b->model->hp, n)
+                                                          : 0;
+        if (p->n_panels * times > PANEL_MASK - 1)
             return err_set(e,
                            ERR_UNSUPPORTED,
                            "steps of %u rows are too many for matrices of %" PRIu64 " columns",

@@ -22,12 +22,12 @@ struct act_source {
 
 template <class Row>
 static __global__ void __launch_bounds__(SUM_THREADS_MOST) act_pack(const act_source src,
-                                                        uint8_t *data,
-                                                        uint32_t k,
-                                                        unsigned forms,
-                                                        uint32_t group,
-                                                        uint32_t in_step,
-                                                        size_t head_bytes)
+                                                                    uint8_t *data,
+                                                                    uint32_t k,
+                                                                    unsigned forms,
+                                                                    uint32_t group,
+                                                                    uint32_t in_step,
+                                                                    size_t head_bytes)
 {
     cuda_let_next_begin();
     const uint32_t row = blockIdx.x;

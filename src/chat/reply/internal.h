@@ -35,6 +35,8 @@ enum scan { SCAN_MORE, SCAN_LAST, SCAN_BEFORE, SCAN_BAD };
 struct json_scan {
     uint64_t depth, lists; /* a bit for each level that is an array */
     bool begun, in_string, escaped, literal;
+    uint8_t n_held; /* json_spell's: behind \u, 1 and the digits in */
+    char held[4];
 };
 
 /* SCAN_LAST: c was the value's last byte. SCAN_BEFORE: the byte before was. SCAN_BAD: c cannot
@@ -43,8 +45,8 @@ enum scan json_scan_byte(struct json_scan *s, char c);
 
 /* c, which is scanned after this, as JSON has it: models write line breaks into strings, and
  * backslashes that escape nothing. Returns how many bytes out has then. */
-#define JSON_SPELL_BYTES 8
-size_t json_spell(const struct json_scan *s, char c, char out[JSON_SPELL_BYTES]);
+#define JSON_SPELL_BYTES 16
+size_t json_spell(struct json_scan *s, char c, char out[JSON_SPELL_BYTES]);
 
 /* A string's escapes, byte by byte. Zero-initialise; begin behind the opening quote. */
 struct json_unescape {

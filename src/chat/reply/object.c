@@ -215,13 +215,17 @@ static bool word_byte(struct reply_parser *p, char c)
     return true;
 }
 
-/* Arguments inside a string. */
+/* Arguments inside a string: escapes that were for strings in it may be used up with its own. */
 static bool decoded_byte(struct reply_parser *p, char c)
 {
     struct object_state *o = &p->object;
+    char text[JSON_SPELL_BYTES];
     buf_clear(&o->word);
     bool end = json_unescape_byte(&o->unescape, c, &o->word);
-    add_arguments(p, o->word.data, o->word.len);
+    for (size_t i = 0; i < o->word.len; i++) {
+        add_arguments(p, text, json_spell(&o->scan, o->word.data[i], text));
+        (void)json_scan_byte(&o->scan, o->word.data[i]);
+    }
     if (end)
         arguments_are_whole(p);
     return true;

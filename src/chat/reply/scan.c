@@ -70,12 +70,33 @@ static size_t spell_control(char c, char *out)
     return 2;
 }
 
-size_t json_spell(const struct json_scan *s, char c, char out[JSON_SPELL_BYTES])
+/* What follows a backslash as \\u, with so many digits; `whole`: all four. */
+static size_t spell_held(struct json_scan *s, bool whole, char *out)
+{
+    const size_t n = s->n_held - 1u, at = whole ? 0 : 1;
+    out[0] = '\\'; /* else the backslash before it stands for itself */
+    out[at] = 'u';
+    memcpy(out + at + 1, s->held, n);
+    s->n_held = 0;
+    return at + 1 + n;
+}
+
+size_t json_spell(struct json_scan *s, char c, char out[JSON_SPELL_BYTES])
 {
     const bool control = s->in_string && (unsigned char)c < 0x20;
     size_t n = 0;
-    if (s->in_string && s->escaped && (control || !strchr("bfnrtu\"\\/", c)))
-        out[n++] = '\\'; /* then the backslash before it stands for itself */
+    if (s->n_held > 0 && hex_digit(c) >= 0) {
+        s->held[s->n_held++ - 1] = c;
+        return s->n_held == 5 ? spell_held(s, true, out) : 0;
+    }
+    if (s->n_held > 0)
+        n = spell_held(s, false, out);
+    if (s->in_string && s->escaped && c == 'u') {
+        s->n_held = 1;
+        return n;
+    }
+    if (s->in_string && s->escaped && (control || !strchr("bfnrt\"\\/", c)))
+        out[n++] = '\\';
     if (control)
         return n + spell_control(c, out + n);
     out[n++] = c;

@@ -571,12 +571,16 @@ static bool is_wanted(uint32_t seq, uint32_t pos, uint32_t one_in)
 /* Two sequences of LONG positions in turns of `chunk` rows each; logits of every one_in-th row,
  * `out` as it was for the others. Returns the steps in which the wanted rows' attention was split
  * into ranges. */
-static uint32_t run_long(
-    const struct model *m, uint32_t threads, uint32_t chunk, uint32_t one_in, float *out)
+static uint32_t run_long(const struct model *m,
+                         uint32_t threads,
+                         uint32_t chunk,
+                         uint32_t one_in,
+                         const uint32_t *lags,
+                         float *out)
 {
     enum { SLOTS = 16, N_BLOCKS = LONG / SLOTS };
     static int32_t tokens[LONG_SEQS * LONG];
-    static uint32_t positions[LONG_SEQS * LONG], rows[LONG_SEQS * LONG];
+    static uint32_t positions[LONG_SEQS * LONG], rows[LONG_SEQS * LONG], of[LONG_SEQS * LONG];
     static uint32_t tables[LONG_SEQS][N_BLOCKS];
     const struct backend_config cfg = {.n_threads = threads,
                                        .kv_type = KV_F16,
@@ -586,40 +590,52 @@ static uint32_t run_long(
                                        .max_seqs = LONG_SEQS,
                                        .max_logit_rows = LONG_SEQS * LONG};
     struct backend *b;
-    uint32_t n_split = 0;
+    uint32_t n_split = 0, n_done = 0;
     setenv("WEIR_ISA", "", 1);
     assert_int_equal(cpu_backend_create(m, &cfg, &b, NULL), OK);
     for (uint32_t s = 0; s < LONG_SEQS; s++) {
         for (uint32_t i = 0; i < N_BLOCKS; i++)
             tables[s][i] = (i * LONG_SEQS + s) * 7 % (LONG_SEQS * N_BLOCKS);
     }
-    for (uint32_t pos = 0; pos < LONG; pos += chunk) {
+    for (uint32_t at = 0; n_done < LONG_SEQS * LONG; at += chunk) {
         struct batch_seq seqs[LONG_SEQS];
-        const uint32_t n = LONG - pos < chunk ? LONG - pos : chunk;
-        uint32_t n_wanted = 0;
-        for (uint32_t r = 0; r < LONG_SEQS * n; r++) {
-            const uint32_t s = r / n;
-            positions[r] = pos + r % n;
-            tokens[r] = (int32_t)((positions[r] * 7919 + s * 13) % m->hp.n_vocab);
-            if (is_wanted(s, positions[r], one_in))
-                rows[n_wanted++] = r;
-            seqs[s] = (struct batch_seq){
-                .first_row = s * n, .n_rows = n, .first_pos = pos, .blocks = tables[s]};
+        uint32_t n_wanted = 0, n_seqs = 0, n = 0;
+        for (uint32_t s = 0; s < LONG_SEQS; s++) {
+            const uint32_t begin = at < lags[s] ? 0 : at - lags[s];
+            const uint32_t next = at + chunk < lags[s] ? 0 : at + chunk - lags[s];
+            const uint32_t end = next < LONG ? next : LONG;
+            if (begin >= end)
+                continue;
+            seqs[n_seqs++] = (struct batch_seq){
+                .first_row = n, .n_rows = end - begin, .first_pos = begin, .blocks = tables[s]};
+            for (uint32_t pos = begin; pos < end; pos++, n++) {
+                positions[n] = pos;
+                of[n] = s;
+                tokens[n] = (int32_t)((pos * 7919 + s * 13) % m->hp.n_vocab);
+                if (is_wanted(s, pos, one_in))
+                    rows[n_wanted++] = n;
+            }
         }
-        const struct batch batch = {.n_rows = LONG_SEQS * n,
+        const struct batch batch = {.n_rows = n,
                                     .tokens = tokens,
                                     .positions = positions,
-                                    .n_seqs = LONG_SEQS,
+                                    .n_seqs = n_seqs,
                                     .seqs = seqs,
                                     .n_logit_rows = n_wanted,
                                     .logit_rows = rows};
         float *logits;
         assert_int_equal(b->ops->run(b, &batch, &logits, NULL), OK);
-        n_split += n_wanted && ((struct cpu_backend *)b)->kept_tiles.n_ranges > 1;
+        const struct attn_tiles *tiles = &((struct cpu_backend *)b)->kept_tiles;
+        uint32_t n_own = 0; /* of each tile, however long the others' contexts are */
+        for (uint32_t i = 0; i < tiles->n_tiles; i++)
+            n_own += (tiles->tiles[i].first_pos + tiles->tiles[i].n_rows - 1) / 512 + 1;
+        assert_true(tiles->n_ranges == 0 || tiles->n_ranges == n_own);
+        n_split += n_wanted && tiles->n_ranges > 0;
         for (uint32_t i = 0; i < n_wanted; i++)
-            memcpy(out + ((size_t)(rows[i] / n) * LONG + positions[rows[i]]) * m->hp.n_vocab,
+            memcpy(out + ((size_t)of[rows[i]] * LONG + positions[rows[i]]) * m->hp.n_vocab,
                    logits + (size_t)i * m->hp.n_vocab,
                    m->hp.n_vocab * sizeof *logits);
+        n_done += n;
     }
     b->ops->destroy(b);
     return n_split;
@@ -629,15 +645,16 @@ static uint32_t run_long(
  * and behind the last keys and values of those that are wanted. */
 static void check_ranges(const char *name)
 {
-    static const uint32_t threads[] = {2, 3, 5, 3}, chunks[] = {1, 7, 90, 30},
-                          one_in[] = {1, 1, 1, 11};
+    static const uint32_t threads[] = {2, 3, 5, 3, 3, 2}, chunks[] = {1, 7, 90, 30, 7, 30},
+                          one_in[] = {1, 1, 1, 11, 1, 1},
+                          lags[][LONG_SEQS] = {{0}, {0}, {0}, {0}, {0, 700}, {700, 0}};
     struct model *m = load_golden(name);
     const size_t n = (size_t)LONG_SEQS * LONG * m->hp.n_vocab;
     float *whole = mem_zalloc(n, sizeof *whole), *parts = mem_zalloc(n, sizeof *parts);
-    assert_int_equal(run_long(m, 1, LONG, 1, whole), 0);
-    for (int i = 0; i < 4; i++) {
+    assert_int_equal(run_long(m, 1, LONG, 1, lags[0], whole), 0);
+    for (int i = 0; i < 6; i++) {
         memset(parts, 0, n * sizeof *parts);
-        const uint32_t n_split = run_long(m, threads[i], chunks[i], one_in[i], parts);
+        const uint32_t n_split = run_long(m, threads[i], chunks[i], one_in[i], lags[i], parts);
         assert_true(n_split > 0 || chunks[i] > 30);
         for (uint32_t r = 0; r < LONG_SEQS * LONG; r++) {
             const size_t at = (size_t)r * m->hp.n_vocab, bytes = m->hp.n_vocab * sizeof *whole;

@@ -271,6 +271,13 @@ static void counts_have_limits(void **state)
     assert_int_equal(cpu_check_panels(&b, &e), OK);
     b.cfg.max_logit_rows = UINT32_MAX;
     assert_int_equal(cpu_check_panels(&b, &e), ERR_UNSUPPORTED);
+    struct model m = {.hp = {.n_expert = 1024, .n_expert_used = 8}};
+    b.model = &m;
+    b.cfg.max_logit_rows = 1;
+    phases[1] = (struct phase){.kind = PHASE_EXPERTS, .n_panels = 16383};
+    assert_int_equal(cpu_check_panels(&b, &e), OK);
+    phases[1].n_panels = 16384;
+    assert_int_equal(cpu_check_panels(&b, &e), ERR_UNSUPPORTED);
 }
 
 int main(void)

@@ -70,6 +70,17 @@ static void test_hermes(void **state)
          "<tool_call>{\"name\": \"f\", \"arguments\": {\"s\": [1}]}</tool_call>",
          "B0 f A'{\"s\": [1' C'}]}</tool_call>'",
          0},
+        {"hermes",
+         NULL,
+         "<tool_call>{\"name\": \"f\", \"arguments\": {\"p\": "
+         "\"C:\\users\\u00e9\\u12\"}}</tool_call>",
+         "B0 f A'{\"p\": \"C:\\\\users\\u00e9\\\\u12\"}' E",
+         0},
+        {"hermes",
+         NULL,
+         "<tool_call>{\"name\": \"f\", \"arguments\": \"{\\\"s\\\": \\\"a\\nb\\\"}\"}</tool_call>",
+         "B0 f A'{\"s\": \"a\\nb\"}' E",
+         0},
         /* several objects in one block; in an array */
         {"hermes",
          NULL,
