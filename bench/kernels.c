@@ -354,6 +354,9 @@ static void bench_attention(struct bench *b,
     float k[MAX_HEAD_DIM], v[MAX_HEAD_DIM], *q = mem_alloc((size_t)rows * group * dim * sizeof *q);
     float *out = mem_alloc((size_t)rows * group * n_value * sizeof *out);
     float *scratch = mem_aligned(attn_scratch_floats(dim) * sizeof *scratch);
+    struct attn_row at[ATTN_QUERIES];
+    for (uint32_t i = 0; i < rows; i++)
+        at[i] = (struct attn_row){.at = i, .pos = DEPTH - rows + i};
     for (size_t i = 0; i < (size_t)rows * group * dim; i++)
         q[i] = rnd_float();
     for (uint32_t i = 0; i < n; i++) {
@@ -369,7 +372,7 @@ static void bench_attention(struct bench *b,
     a.job = (struct attn_job){.kv = &kv,
                               .base = memory,
                               .group = group,
-                              .first_pos = DEPTH - rows,
+                              .rows = at,
                               .n_rows = rows,
                               .q = q,
                               .out = out,

@@ -21,6 +21,7 @@ enum {
     MAX_BATCH = 1024,
     MAX_STEP = 1 << 16,
     KEY_STEP = 0x2000, /* --batch-tokens has no letter */
+    KEY_SHARED,        /* nor --shared */
 };
 
 struct options {
@@ -28,7 +29,7 @@ struct options {
     uint32_t n_prefill, n_decode, n_repeat, batch_tokens;
     uint32_t *batches, *depths;
     uint32_t n_batches, n_depths;
-    bool json;
+    bool shared, json;
 };
 
 static const struct argp_option options[] = {
@@ -38,6 +39,7 @@ static const struct argp_option options[] = {
     {"decode", 'n', "N", 0, "tokens a stream of each decode test (default 32)", 0},
     {"batch", 'b', "LIST", 0, "streams that decode at once (default 1,8,32)", 0},
     {"depth", 'd', "LIST", 0, "positions each stream holds already (default 0,1500)", 0},
+    {"shared", KEY_SHARED, NULL, 0, "what streams hold already is one prefix that all share", 0},
     {"repeat", 'r', "N", 0, "runs of each test; the median counts (default 3)", 0},
     {"json", 'J', NULL, 0, "one JSON object a line", 0},
     {0},
@@ -67,6 +69,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
     case 'r':
         o->n_repeat = (uint32_t)cli_number(s, "--repeat", arg, 1, 1000);
         return 0;
+    case KEY_SHARED:
+        o->shared = true;
+        return 0;
     case 'J':
         o->json = true;
         return 0;
@@ -92,7 +97,7 @@ struct bench {
     struct model *m;
     struct backend *backend;
     struct device_limits limits;
-    uint32_t n_blocks, blocks_per_seq; /* of the test at hand */
+    uint32_t n_blocks, blocks_per_seq, n_shared; /* of the test at hand; the blocks all share */
     /* The batch under construction. */
     int32_t *tokens;
     uint32_t *positions, *blocks, *logit_rows;
@@ -159,6 +164,17 @@ static enum err prefill_once(struct bench *b, uint32_t n, struct err_info *e)
     return OK;
 }
 
+/* Each stream's own blocks, behind those that all share. */
+static void lay_blocks(struct bench *b, uint32_t batch, uint32_t depth, uint32_t n)
+{
+    b->blocks_per_seq = (depth + n + BLOCK_TOKENS - 1) / BLOCK_TOKENS;
+    b->n_shared = b->o->shared ? depth / BLOCK_TOKENS : 0;
+    for (uint32_t i = 0; i < batch * b->blocks_per_seq; i++) {
+        const uint32_t at = i % b->blocks_per_seq;
+        b->blocks[i] = at < b->n_shared ? at : i;
+    }
+}
+
 /* Streams that are `depth` long already: one row in every block puts the memory of their keys and
  * values in place. What is in them does not matter to the clock. A batch has one row of a stream at
  * most where layers are recurrent, as each changes its state. */
@@ -167,9 +183,10 @@ static enum err make_depth(struct bench *b, uint32_t batch, uint32_t depth, stru
     const bool recurrent = model_state_bytes(b->m) > 0;
     struct batch x = empty_batch(b);
     for (uint32_t pos = 0; pos < depth; pos += BLOCK_TOKENS) {
-        for (uint32_t s = 0; s < batch; s++) {
+        const uint32_t n_seqs = pos / BLOCK_TOKENS < b->n_shared ? 1 : batch;
+        for (uint32_t s = 0; s < n_seqs; s++) {
             push_seq(b, &x, s, pos, 1, false);
-            if (x.n_rows < b->o->batch_tokens && !(recurrent && s + 1 == batch))
+            if (x.n_rows < b->o->batch_tokens && !(recurrent && s + 1 == n_seqs))
                 continue;
             enum err err = run_batch(b, &x, e);
             if (err)
@@ -364,7 +381,9 @@ static double read_rate(const struct bench *b)
 static double decode_limit(const struct bench *b, uint32_t batch, uint32_t depth)
 {
     const double at = depth + b->o->n_decode / 2.0, rate = median(b, b->rates);
-    return batch / decode_least_seconds(b->m, &b->limits, b->o->model.kv_type, batch, at, rate);
+    const double shared = b->n_shared * (double)BLOCK_TOKENS;
+    const enum kv_type type = b->o->model.kv_type;
+    return batch / decode_least_seconds(b->m, &b->limits, type, batch, at, shared, rate);
 }
 
 static enum err bench_decode(struct bench *b, uint32_t batch, uint32_t depth, struct err_info *e)
@@ -376,7 +395,7 @@ static enum err bench_decode(struct bench *b, uint32_t batch, uint32_t depth, st
         skipped("decode", batch, depth, "longer than the model's context");
         return OK;
     }
-    b->blocks_per_seq = (depth + n + BLOCK_TOKENS - 1) / BLOCK_TOKENS;
+    lay_blocks(b, batch, depth, n);
     enum err err = make_depth(b, batch, depth, e);
     begin_test(b);
     for (uint32_t i = 0; i < b->o->n_repeat && !err; i++) {
@@ -445,8 +464,7 @@ static enum err open_backend(struct bench *b, struct err_info *e)
     b->blocks = mem_zalloc(b->n_blocks, sizeof *b->blocks);
     b->seconds = mem_zalloc(b->o->n_repeat, sizeof *b->seconds);
     b->rates = mem_zalloc(b->o->n_repeat, sizeof *b->rates);
-    for (uint32_t i = 0; i < b->n_blocks; i++)
-        b->blocks[i] = i;
+    lay_blocks(b, 1, b->n_blocks * BLOCK_TOKENS, 0);
     return OK;
 }
 

@@ -72,16 +72,20 @@ double prefill_least_seconds(const struct model *m,
     return n * a + last * (z - a) + compute_seconds(limits, &all) - z;
 }
 
-/* Bytes of K and V that all layers read for a row at position `at`, and of the states of recurrent
- * ones that it reads and writes. */
-static double kv_read(const struct model *m, enum kv_type type, double at)
+/* Bytes of K and V that all layers read for `batch` rows at position `at`, of which the first
+ * `shared` are the same for all, and of the states of recurrent ones that they read and write. */
+static double kv_read(
+    const struct model *m, enum kv_type type, uint32_t batch, double at, double shared)
 {
-    double sum = 2.0 * (double)model_state_bytes(m);
+    double sum = 2.0 * (double)model_state_bytes(m) * batch;
     for (uint32_t i = 0; i < m->n_ops; i++) {
         const struct op *op = &m->ops[i];
-        if (op->kind == OP_ATTENTION)
-            sum += (double)backend_kv_read_bytes(m, op, type) *
-                   (op->window && op->window < at ? op->window : at);
+        if (op->kind != OP_ATTENTION)
+            continue;
+        const double from = op->window && op->window < at ? at - op->window : 0;
+        const double once = shared > from ? shared - from : 0;
+        sum += (double)backend_kv_read_bytes(m, op, type) *
+               ((at - from) * batch - once * (batch - 1.0));
     }
     return sum;
 }
@@ -91,10 +95,11 @@ double decode_least_seconds(const struct model *m,
                             enum kv_type type,
                             uint32_t batch,
                             double at,
+                            double shared,
                             double bytes_s)
 {
     const struct cost c = cost_of(m, m->n_ops, batch);
-    const double by_memory = (c.bytes + kv_read(m, type, at) * batch) / bytes_s;
+    const double by_memory = (c.bytes + kv_read(m, type, batch, at, shared)) / bytes_s;
     const double by_compute = compute_seconds(limits, &c) * batch;
     return by_memory > by_compute ? by_memory : by_compute;
 }

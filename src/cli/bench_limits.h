@@ -14,13 +14,14 @@ double prefill_least_seconds(const struct model *m,
                              uint32_t last);
 
 /* Seconds of a step of `batch` streams at position `at`: each weight (of experts those that are met
- * if all are as likely), and each stream's keys, values and states, read once at bytes_s, or its
- * multiplications if those take longer. */
+ * if all are as likely), and each stream's keys, values and states, read once at bytes_s, those of
+ * the first `shared` positions once for all, or its multiplications if those take longer. */
 double decode_least_seconds(const struct model *m,
                             const struct device_limits *limits,
                             enum kv_type type,
                             uint32_t batch,
                             double at,
+                            double shared,
                             double bytes_s);
 
 #endif

@@ -40,7 +40,8 @@ static void amx_attn_pack(struct attn_state *s)
     const vf scale = vf_set1(j->scale);
     uint16_t *to = (uint16_t *)s->q;
     for (uint32_t i = 0; i < s->n_query; i++, to += act_two_stride(s->dim)) {
-        const float *q = j->q + i / j->group * j->q_stride + (size_t)(i % j->group) * s->dim;
+        const float *q =
+            j->q + j->rows[i / j->group].at * j->q_stride + (size_t)(i % j->group) * s->dim;
         float x[MAX_HEAD_DIM];
         for (uint32_t d = 0; d < s->dim; d += VL)
             vf_store(x + d, vf_mul(vf_load_n(q + d, s->dim - d < VL ? s->dim - d : VL), scale));
@@ -512,6 +513,25 @@ AMX static void amx_attend_part(const struct attn_job *j, uint32_t range, float 
     amx_attn_config(j->n_rows * j->group);
     attn_attend_part(j, &amx_attn_way, range, part);
     _tile_release();
+}
+
+AMX static void amx_attend_some(const struct attn_job *j,
+                                uint32_t from,
+                                uint32_t end,
+                                const struct attn_sums *sums)
+{
+    if (!amx_attn_takes(j)) {
+        run_attend_some(j, from, end, sums);
+        return;
+    }
+    amx_attn_config(j->n_rows * j->group);
+    attn_attend_some(j, &amx_attn_way, from, end, sums);
+    _tile_release();
+}
+
+static uint32_t amx_attend_step(const struct attn_job *j)
+{
+    return amx_attn_takes(j) ? amx_attn_way.tile : attn_vectors.tile;
 }
 
 #define amx_attend_merge run_attend_merge

@@ -52,14 +52,6 @@ struct attn_seen {
     uint32_t from, end;
 };
 
-/* The arrays of a part. */
-static void attn_into(struct attn_state *s, float *part)
-{
-    s->m = part;
-    s->sum = part + ATTN_QUERIES;
-    s->acc = part + 2 * ATTN_QUERIES;
-}
-
 static void attn_begin(struct attn_state *s, const struct attn_job *j, uint32_t tile)
 {
     const struct kv_layout *kv = j->kv;
@@ -86,7 +78,7 @@ static void attn_pack(struct attn_state *s)
         memset(s->q + s->n_query / QB * QB * dim, 0, sizeof(float) * QB * dim);
     for (uint32_t i = 0, n; i < s->n_query; i += n) {
         const uint32_t head = i % j->group;
-        const float *q = j->q + i / j->group * j->q_stride + (size_t)head * dim;
+        const float *q = j->q + j->rows[i / j->group].at * j->q_stride + (size_t)head * dim;
         float *to = s->q + (size_t)(i / QB) * dim * QB + i % QB;
         n = i % 4 == 0 && j->group - head >= 4 ? 4 : 1;
         for (uint32_t d = 0; n == 4 && d < in_vectors; d += VL)
@@ -209,7 +201,7 @@ INLINE vf attn_slope(const struct attn_state *s, uint32_t i, uint32_t pos, vf x)
 {
     static const float places[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
     const struct attn_job *j = s->j;
-    const int32_t at = (int32_t)(j->first_pos + i / j->group) - (int32_t)pos;
+    const int32_t at = (int32_t)j->rows[i / j->group].pos - (int32_t)pos;
     const vf apart = vf_sub(vf_set1((float)at), vf_load(places));
     return vf_fnma(vf_set1(j->slopes[i % j->group]), vf_max(apart, vf_sub(vf_zero(), apart)), x);
 }
@@ -468,134 +460,7 @@ static void attn_tile(struct attn_state *s, uint32_t pos, uint32_t last_pos)
     }
 }
 
-/* How a job's queries are packed, and meet the tile at pos; last_pos: of all that is read. */
-struct attn_way {
-    void (*pack)(struct attn_state *s);
-    void (*meet)(struct attn_state *s, uint32_t pos, uint32_t last_pos);
-    uint32_t tile; /* positions */
-};
-
-/* The part of one range; queries that see none of it have a sum of 0. */
-static void attn_range(struct attn_state *s,
-                       const struct attn_way *way,
-                       uint32_t range,
-                       float *part)
-{
-    const uint32_t last_pos = attn_end(s->j) - 1, begin = range * ATTN_RANGE;
-    const uint32_t last = last_pos - begin < ATTN_RANGE ? last_pos : begin + ATTN_RANGE - 1;
-    const uint32_t seen = attn_first_pos(s->j, 0) / s->tile * s->tile;
-    const uint32_t first = seen > begin ? seen : begin;
-    attn_into(s, part);
-    const uint32_t n = (s->n_query + QB - 1) / QB * QB; /* with those of padding */
-    memset(s->acc, 0, sizeof(float) * n * s->padded);
-    memset(s->l, 0, sizeof(float) * s->n_query * KV_TILE);
-    for (uint32_t i = 0; i < n; i++) {
-        s->m[i] = -INFINITY;
-        s->c[i] = 1.0f;
-    }
-    for (uint32_t pos = first; pos <= last; pos += s->tile)
-        way->meet(s, pos, last_pos);
-    for (uint32_t i = 0; i < s->n_query; i++) {
-        vf l = vf_load(s->l + i * KV_TILE);
-        for (int h = 1; h < PARTS; h++)
-            l = vf_add(l, vf_load(s->l + i * KV_TILE + h * VL));
-        s->sum[i] = vf_sum(l);
-    }
-}
-
-/* total = total and the part after it. */
-static void attn_fold(const struct attn_state *s, float *total, const float *part)
-{
-    const float *acc = part + 2 * ATTN_QUERIES;
-    float *all = total + 2 * ATTN_QUERIES;
-    for (uint32_t i = 0; i < s->n_query; i++) {
-        const float m = part[i], before = total[i], top = m > before ? m : before;
-        if (part[ATTN_QUERIES + i] == 0.0f)
-            continue;
-        const vf old = vf_exp(vf_set1(before - top)), new = vf_exp(vf_set1(m - top));
-        const vf sum = vf_set1(total[ATTN_QUERIES + i]), more = vf_set1(part[ATTN_QUERIES + i]);
-        vf_store_n(&total[ATTN_QUERIES + i], vf_fma(more, new, vf_mul(sum, old)), 1);
-        total[i] = top;
-        for (uint32_t d = i * s->padded; d < (i + 1) * s->padded; d += VL)
-            vf_store(all + d, vf_fma(vf_load(acc + d), new, vf_mul(vf_load(all + d), old)));
-    }
-}
-
-/* 1 / (the sum and the sink's part of it), both with m as the largest score, or the sink's own. */
-INLINE vf attn_with_sink(float m, float sum, float sink)
-{
-    const float top = sink > m ? sink : m;
-    const vf old = vf_exp(vf_set1(m - top)), more = vf_exp(vf_set1(sink - top));
-    return vf_div(old, vf_fma(vf_set1(sum), old, more));
-}
-
-static void attn_put(const struct attn_state *s, const float *total)
-{
-    const struct attn_job *j = s->j;
-    for (uint32_t i = 0; i < s->n_query; i++) {
-        vf inverse = vf_set1(1.0f / total[ATTN_QUERIES + i]);
-        if (j->sinks)
-            inverse = attn_with_sink(total[i], total[ATTN_QUERIES + i], j->sinks[i % j->group]);
-        float *out = j->out + i / j->group * j->out_stride + (size_t)(i % j->group) * s->n_value;
-        const float *acc = total + 2 * ATTN_QUERIES + (size_t)i * s->padded;
-        for (uint32_t d = 0; d < s->n_value; d += VL) {
-            /* a sum of nothing but -0 is 0, as it is with an unseen value in it */
-            const vf x = vf_fma(vf_load(acc + d), inverse, vf_zero());
-            vf_store_n(out + d, x, s->n_value - d < VL ? s->n_value - d : VL);
-        }
-    }
-}
-
-static void attn_attend(const struct attn_job *j, const struct attn_way *way)
-{
-    struct attn_state s;
-    attn_begin(&s, j, way->tile);
-    way->pack(&s);
-    float *total = s.c + ATTN_QUERIES;
-    float *part = total + attn_part_floats(s.dim);
-    uint32_t r = attn_first_pos(j, 0) / ATTN_RANGE;
-    attn_range(&s, way, r++, total);
-    for (; r * ATTN_RANGE < attn_end(j); r++) {
-        attn_range(&s, way, r, part);
-        attn_fold(&s, total, part);
-    }
-    attn_put(&s, total);
-}
-
-static void attn_attend_part(const struct attn_job *j,
-                             const struct attn_way *way,
-                             uint32_t range,
-                             float *part)
-{
-    struct attn_state s;
-    attn_begin(&s, j, way->tile);
-    way->pack(&s);
-    attn_range(&s, way, range, part);
-}
-
-static const struct attn_way attn_vectors = {attn_pack, attn_tile, ATTN_TILE};
-
-static void run_attend(const struct attn_job *j)
-{
-    attn_attend(j, &attn_vectors);
-}
-
-static void run_attend_part(const struct attn_job *j, uint32_t range, float *part)
-{
-    attn_attend_part(j, &attn_vectors, range, part);
-}
-
-static void run_attend_merge(const struct attn_job *j, const float *parts, uint32_t n_parts)
-{
-    struct attn_state s;
-    attn_begin(&s, j, ATTN_TILE);
-    float *total = s.c + ATTN_QUERIES;
-    const size_t n = attn_part_floats(s.dim);
-    memcpy(total, parts, n * sizeof *total);
-    for (uint32_t r = 1; r < n_parts; r++)
-        attn_fold(&s, total, parts + r * n);
-    attn_put(&s, total);
-}
+#include "backend/cpu/attention_range_impl.h"
 
 #ifdef WITH_AMX
 #include "backend/cpu/attention_amx_impl.h"

@@ -2,6 +2,7 @@
 #include "backend/cpu/cpu.h"
 
 #include "backend/carver.h"
+#include "backend/cpu/attend.h"
 #include "backend/cpu/experts.h"
 #include "backend/cpu/limits.h"
 #include "backend/cpu/panel.h"
@@ -136,6 +137,12 @@ static void carve_buffers(struct cpu_backend *b, struct carver *c)
     }
 }
 
+static void carve_tiles(struct carver *c, size_t rows, struct attn_tiles *tiles)
+{
+    tiles->tiles = carve(c, rows, sizeof *tiles->tiles);
+    tiles->rows = carve(c, rows, sizeof *tiles->rows);
+}
+
 static void carve_workspace(struct cpu_backend *b, struct carver *c)
 {
     const struct model_hparams *hp = &b->model->hp;
@@ -149,6 +156,9 @@ static void carve_workspace(struct cpu_backend *b, struct carver *c)
     b->angles = carve(c, rows * N_ROPE_TABLES, hp->rope_dims * 2 * sizeof(float));
     b->attn_scratch_stride = round_up(attn_scratch_floats(hp->head_dim), 16);
     b->attn_scratch = carve(c, pool_size(b->pool), b->attn_scratch_stride * sizeof(float));
+    b->attn_sums_stride =
+        round_up(attn_part_floats(hp->head_dim) + attn_open_floats(hp->head_dim), 16);
+    b->attn_sums = carve(c, pool_size(b->pool), b->attn_sums_stride * sizeof(float));
     b->attn_parts = carve(c,
                           (size_t)pool_size(b->pool) * MAX_SPLIT_ITEMS,
                           attn_part_floats(hp->head_dim) * sizeof *b->attn_parts);
@@ -157,8 +167,11 @@ static void carve_workspace(struct cpu_backend *b, struct carver *c)
     b->shares = carve(c, pool_size(b->pool), sizeof *b->shares);
     b->n_items = carve(c, b->n_phases, sizeof *b->n_items);
     b->row_seq = carve(c, rows, sizeof *b->row_seq);
-    b->all_tiles.tiles = carve(c, rows, sizeof *b->all_tiles.tiles);
-    b->kept_tiles.tiles = carve(c, rows, sizeof *b->kept_tiles.tiles);
+    carve_tiles(c, rows, &b->all_tiles);
+    carve_tiles(c, rows, &b->kept_tiles);
+    carve_tiles(c, rows, &b->all_shared);
+    carve_tiles(c, rows, &b->kept_shared);
+    b->by_table = carve(c, rows, sizeof *b->by_table);
     b->kept = carve(c, rows, sizeof *b->kept);
     b->logit_at = carve(c, b->cfg.max_logit_rows, sizeof *b->logit_at);
     b->hidden_at = carve(c, rows, sizeof *b->hidden_at);

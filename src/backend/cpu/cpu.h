@@ -183,21 +183,23 @@ struct layer_state {
     size_t floats;
 };
 
-/* Rows of one sequence that attend together; first_row is where they lie in the buffers, of kept
- * rows among those. */
+/* Rows that attend together: of one sequence, one after the other, or of several that share where
+ * their contexts begin (attend.c). */
 struct attn_tile {
-    uint32_t seq, first_row, n_rows, first_pos;
-    uint32_t first_range, n_ranges; /* of ATTN_RANGE positions, of all tiles' */
+    uint32_t first, n_rows;         /* of attn_tiles.rows */
+    uint32_t first_range, n_ranges; /* of ATTN_RANGE positions, of all tiles'; of the longest row */
 };
 
 /* How attention is divided. */
 struct attn_tiles {
     struct attn_tile *tiles; /* [max_rows] */
+    struct attn_row *rows; /* [max_rows]; `at` is where they lie in the buffers, of kept rows among
+                            * those */
     uint32_t n_tiles;
-    uint32_t longest;  /* context of one, in positions, */
-    uint64_t n_pos;    /* and of all together */
+    uint32_t longest;  /* positions that one reads, */
+    uint64_t n_pos;    /* and all together */
     uint32_t n_ranges; /* of all tiles together, where items are split by them; 0: they are not */
-    bool whole;        /* each tile holds all rows of its sequence */
+    bool whole;        /* each tile holds all rows of its sequences */
 };
 
 /* What a worker has left to take of the phase of matrices at hand, in a cache line of its own
@@ -236,6 +238,8 @@ struct cpu_backend {
     float *vectors;        /* norm weights and biases, aligned copies */
     float *attn_scratch;   /* [n_workers] */
     size_t attn_scratch_stride;
+    float *attn_sums; /* [n_workers]: a part, then an open range */
+    size_t attn_sums_stride;
     float *attn_parts;          /* [MAX_SPLIT_ITEMS a worker][attn_part_floats] */
     atomic_uint *attn_done;     /* [MAX_SPLIT_ITEMS a worker] ranges done of the item */
     uint8_t *linear_scratch;    /* [n_workers][LINEAR_SCRATCH_BYTES] */
@@ -250,9 +254,12 @@ struct cpu_backend {
 
     /* Of the run in progress. */
     const struct batch *batch;
-    uint32_t *n_items;                       /* [n_phases] */
-    uint32_t *row_seq;                       /* [max_rows] */
-    struct attn_tiles all_tiles, kept_tiles; /* of all rows, of those that are kept */
+    uint32_t *n_items;                         /* [n_phases] */
+    uint32_t *row_seq;                         /* [max_rows] */
+    struct attn_tiles all_tiles, kept_tiles;   /* of all rows, of those that are kept; */
+    struct attn_tiles all_shared, kept_shared; /* the same where blocks are shared; n_tiles 0: none
+                                                * are */
+    uint32_t *by_table;                        /* [max_rows] tiles in order of their blocks */
     uint32_t *kept;      /* [n_kept] of max_rows, ascending: rows that are wanted; where those */
     uint32_t *logit_at;  /* [max_logit_rows] whose logits are, are among them, */
     uint32_t *hidden_at; /* [max_rows] and those whose hidden states are */
@@ -283,9 +290,6 @@ struct act cpu_act_of_head(const struct cpu_backend *b, struct act a, uint32_t h
 void cpu_block_copy(struct backend *base, struct backend_place from, struct backend_place to);
 bool cpu_block_read(struct backend *base, struct backend_place from, void *bytes);
 void cpu_block_write(struct backend *base, struct backend_place to, const void *bytes);
-
-/* max_group and max_heads, from the phases. */
-void cpu_measure_heads(struct cpu_backend *b);
 
 /* streams.c: a step of kind STREAMS, of one row of each buffer. */
 void streams_run(const struct step *s, const float *in, const float *in2, float *out);

@@ -148,3 +148,9 @@ size_t attn_part_floats(uint32_t head_dim)
 {
     return (size_t)ATTN_QUERIES * (2 + (head_dim + 15) / 16 * 16);
 }
+
+/* And of each the sums of weights by lane. */
+size_t attn_open_floats(uint32_t head_dim)
+{
+    return attn_part_floats(head_dim) + (size_t)ATTN_QUERIES * KV_TILE;
+}

@@ -25,6 +25,7 @@
 #include "backend/kv_type.h"
 #include "model/model.h"
 
+#include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -213,17 +214,35 @@ struct kv_layout {
     size_t block_bytes; /* all heads, one layer */
 };
 
+/* A row of attention. */
+struct attn_row {
+    uint32_t at; /* where it lies: times the strides */
+    uint32_t pos;
+    uint32_t seq;    /* of the batch; */
+    uint32_t shared; /* positions that lie in the same blocks as those of the row before it, from
+                      * the first on, of which both see each; 0: another tile begins; UINT32_MAX: it
+                      * is of the same sequence. Not read by kernels, nor is seq */
+};
+
+/* What some rows of a tile have added up so far, all of its queries side by side. */
+struct attn_sums {
+    float *total; /* attn_part_floats: of whole ranges from first_range on, */
+    float *open;  /* attn_open_floats: and of one that is not at its end */
+    uint32_t first_range;
+};
+
 struct attn_job {
     const struct kv_layout *kv;
     const uint8_t *base;    /* of the layer */
-    const uint32_t *blocks; /* the sequence's table */
+    const uint32_t *blocks; /* the table of the sequence, or of all where they share it */
     uint32_t head_kv;
-    uint32_t group; /* query heads a KV head serves */
-    bool more;      /* the KV head behind this one is next, and is asked for */
-    uint32_t first_pos;
-    uint32_t n_rows; /* n_rows * group <= ATTN_QUERIES */
+    uint32_t group;              /* query heads a KV head serves */
+    bool more;                   /* the KV head behind this one is next, and is asked for */
+    const struct attn_row *rows; /* [n_rows] of a sequence, one position after the other; or more */
+    uint32_t n_rows;             /* n_rows * group <= ATTN_QUERIES */
+    uint32_t at;                 /* of some of a tile's rows: which of its queries is their first */
     uint32_t n_seen; /* positions that every row sees, from the first on; 0: those up to its own */
-    const float *q;  /* first row, first head of the group */
+    const float *q;  /* row 0, first head of the group */
     float *out;      /* likewise */
     size_t q_stride, out_stride;
     float scale;
@@ -342,6 +361,17 @@ struct cpu_kernels {
      * first range is the one that attn_first_pos of the job's first row lies in. */
     void (*attend_part)(const struct attn_job *j, uint32_t range, float *part);
     void (*attend_merge)(const struct attn_job *j, const float *parts, uint32_t n_parts);
+    /* The same as far as rows of several sequences lie in the same blocks: positions from .. end -
+     * 1 of job->blocks, all of which each row sees (of one sequence: as far as it sees), onto what
+     * sums holds of the positions before. Both are multiples of attend_step positions, but for the
+     * end of a sequence, whose sums are in total then. attend_merge puts them out as one part. No
+     * windows.
+     */
+    void (*attend_some)(const struct attn_job *j,
+                        uint32_t from,
+                        uint32_t end,
+                        const struct attn_sums *sums);
+    uint32_t (*attend_step)(const struct attn_job *j);
     void (*conv)(const struct conv_job *j);
     void (*recur)(const struct recur_job *j);
     void (*selective)(const struct selective_job *j);
@@ -389,7 +419,7 @@ enum cpu_tuning cpu_kernels_tuning(void);
 /* The first position that row i of the job sees. */
 static inline uint32_t attn_first_pos(const struct attn_job *j, uint32_t i)
 {
-    const uint32_t pos = j->first_pos + i, window = j->window;
+    const uint32_t pos = j->rows[i].pos, window = j->window;
     if (!window)
         return 0;
     switch (j->window_kind) {
@@ -406,7 +436,7 @@ static inline uint32_t attn_first_pos(const struct attn_job *j, uint32_t i)
 /* The position behind the last that it sees. */
 static inline uint32_t attn_end_pos(const struct attn_job *j, uint32_t i)
 {
-    const uint32_t pos = j->first_pos + i, half = j->window / 2;
+    const uint32_t pos = j->rows[i].pos, half = j->window / 2;
     if (!j->n_seen)
         return pos + 1;
     const bool around = j->window && j->window_kind == WINDOW_AROUND;
@@ -433,5 +463,15 @@ static inline size_t attn_tile_floats(uint32_t head_dim)
 
 size_t attn_scratch_floats(uint32_t head_dim);
 size_t attn_part_floats(uint32_t head_dim);
+size_t attn_open_floats(uint32_t head_dim);
+
+/* Queries at .. at + n - 1 of a part saw nothing of its range. */
+static inline void attn_part_empty(float *part, uint32_t at, uint32_t n)
+{
+    for (uint32_t i = at; i < at + n; i++) {
+        part[i] = -INFINITY;
+        part[ATTN_QUERIES + i] = 0;
+    }
+}
 
 #endif

@@ -1,4 +1,5 @@
-/* Between run.c (phases and items), panels.c, steps.c (rows), experts.c and recurrent.c. */
+/* Between run.c (phases and items), attend.c, panels.c, steps.c (rows), experts.c and recurrent.c.
+ */
 #ifndef WEIR_BACKEND_CPU_RUN_H
 #define WEIR_BACKEND_CPU_RUN_H
 
@@ -48,6 +49,9 @@ uint32_t cpu_divide_panels(const struct cpu_backend *b, struct phase *p, uint32_
 
 /* An item: what is left of the worker's share of the panels, then of others' shares. */
 void cpu_run_panels(struct cpu_backend *b, const struct phase *p, uint32_t worker);
+
+/* A phase of rows, done to a part of one. */
+void cpu_run_row(struct cpu_backend *b, const struct phase *p, uint32_t row, struct row_part part);
 
 /* One step of a part of one row of n_rows: reads row `from`, writes row `row`. */
 void cpu_run_step(struct cpu_backend *b,

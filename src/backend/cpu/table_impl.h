@@ -127,7 +127,8 @@ static uint64_t run_read(const void *p, size_t n, enum read_way way)
         .add_scaled = run_add_scaled, .cap = run_cap, .mul = run_mul, .rotate = run_rotate,        \
         .conv = run_conv, .recur = run_recur, .selective = run_selective,                          \
         .kv_store = run_kv_store, .attend = many##_attend, .attend_part = many##_attend_part,      \
-        .attend_merge = many##_attend_merge, .exp = run_exp, .peak_int8 = (int8_peak),             \
+        .attend_merge = many##_attend_merge, .attend_some = many##_attend_some,                        \
+        .attend_step = many##_attend_step, .exp = run_exp, .peak_int8 = (int8_peak),               \
         .peak_f32 = run_peak_f32, .peak_bf16 = (bf16_peak), .read = run_read,                      \
     }
 /* clang-format on */

@@ -50,20 +50,27 @@ static uint32_t n_value_of(const struct attn_case *c)
     return c->kv.latent ? c->kv.latent : c->kv.head_dim;
 }
 
-static struct attn_job job_of(
-    const struct attn_case *c, uint32_t first_row, uint32_t rows, float *out, float *scratch)
+/* Rows of it lie in at[], which is filled. */
+static struct attn_job job_of(const struct attn_case *c,
+                              uint32_t first_row,
+                              uint32_t rows,
+                              struct attn_row *at,
+                              float *out,
+                              float *scratch)
 {
     const size_t dim = c->kv.head_dim, n_value = n_value_of(c);
+    for (uint32_t i = 0; i < rows; i++)
+        at[i] = (struct attn_row){.at = first_row + i, .pos = c->first_pos + first_row + i};
     return (struct attn_job){.kv = &c->kv,
                              .base = c->memory,
                              .blocks = c->blocks,
                              .head_kv = 1,
                              .more = rows > 1, /* what is asked for is not read */
                              .group = c->group,
-                             .first_pos = c->first_pos + first_row,
+                             .rows = at,
                              .n_rows = rows,
-                             .q = c->q + first_row * c->group * dim,
-                             .out = out + first_row * c->group * n_value,
+                             .q = c->q,
+                             .out = out,
                              .q_stride = c->group * dim,
                              .out_stride = c->group * n_value,
                              .scale = 0.3f,
@@ -81,7 +88,8 @@ static void attend(const struct attn_case *c, uint32_t first_row, uint32_t rows,
     const uint32_t dim = c->kv.head_dim;
     float *scratch = mem_aligned(attn_scratch_floats(dim) * sizeof *scratch);
     memset(scratch, 0xff, attn_scratch_floats(dim) * sizeof *scratch); /* NaN */
-    const struct attn_job j = job_of(c, first_row, rows, out, scratch);
+    struct attn_row at[ATTN_QUERIES];
+    const struct attn_job j = job_of(c, first_row, rows, at, out, scratch);
     c->kernels->attend(&j);
     free(scratch);
 }
@@ -91,7 +99,8 @@ static void attend_in_parts(const struct attn_case *c, float *out)
 {
     const uint32_t dim = c->kv.head_dim;
     float *scratch = mem_aligned(attn_scratch_floats(dim) * sizeof *scratch);
-    const struct attn_job j = job_of(c, 0, c->rows, out, scratch);
+    struct attn_row at[ATTN_QUERIES];
+    const struct attn_job j = job_of(c, 0, c->rows, at, out, scratch);
     const uint32_t first = attn_first_pos(&j, 0) / ATTN_RANGE;
     const uint32_t n = (attn_end(&j) - 1) / ATTN_RANGE + 1 - first;
     const size_t part = attn_part_floats(dim);

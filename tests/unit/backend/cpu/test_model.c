@@ -628,7 +628,8 @@ static uint32_t run_long(const struct model *m,
         const struct attn_tiles *tiles = &((struct cpu_backend *)b)->kept_tiles;
         uint32_t n_own = 0; /* of each tile, however long the others' contexts are */
         for (uint32_t i = 0; i < tiles->n_tiles; i++)
-            n_own += (tiles->tiles[i].first_pos + tiles->tiles[i].n_rows - 1) / 512 + 1;
+            n_own +=
+                (tiles->rows[tiles->tiles[i].first].pos + tiles->tiles[i].n_rows - 1) / 512 + 1;
         assert_true(tiles->n_ranges == 0 || tiles->n_ranges == n_own);
         n_split += n_wanted && tiles->n_ranges > 0;
         for (uint32_t i = 0; i < n_wanted; i++)

@@ -1,0 +1,188 @@
+/* Sequences whose contexts begin in the same blocks attend together as far as those go, and have
+ * the bits that each has alone. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "backend/cpu/cpu.h"
+#include "base/mem.h"
+#include "few.h"
+#include "unit/backend/cpu/drive.h"
+#include "unit/backend/cpu/isas.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST = 1400, N_SEQS = 14, MOST_ROWS = 3 };
+
+/* A tree of contexts: each begins with blocks of an earlier one, or anew. */
+struct tree {
+    const struct model *m;
+    struct backend *b;
+    uint32_t slots, n_used; /* blocks */
+    uint32_t tables[N_SEQS][MOST];
+    int32_t tokens[N_SEQS][MOST];
+    uint32_t length[N_SEQS], shared[N_SEQS]; /* positions */
+};
+
+static void grow(struct tree *t, uint32_t s)
+{
+    const uint32_t parent = s > 0 ? rnd() % s : 0, n_vocab = t->m->hp.n_vocab;
+    uint32_t shared = 0; /* most go on where the parent ends, some before, some anew */
+    if (s == 1 || (s > 1 && rnd() % 6))
+        shared = t->length[parent] - (s > 1 && rnd() % 3 == 0 ? rnd() % t->length[parent] : 0);
+    if (shared > MOST - 700)
+        shared = MOST - 700;
+    t->shared[s] = shared / t->slots * t->slots;
+    t->length[s] = t->shared[s] + 1 + rnd() % (rnd() % 2 ? 90 : 600) + (s ? 0 : 200);
+    for (uint32_t i = 0; i < MOST; i++) {
+        const bool same = i < t->shared[s];
+        t->tokens[s][i] = same ? t->tokens[parent][i] : (int32_t)(rnd() % n_vocab);
+    }
+    for (uint32_t i = 0; i * t->slots < MOST; i++) {
+        const bool same = i < t->shared[s] / t->slots;
+        t->tables[s][i] = same ? t->tables[parent][i] : t->n_used++;
+    }
+}
+
+/* n[s] rows of each of the sequences order[0 ..]; logits of each sequence's to out, if given. */
+static void step(struct tree *t,
+                 const uint32_t *order,
+                 uint32_t n_seqs,
+                 const uint32_t *from,
+                 const uint32_t *n,
+                 float *out)
+{
+    static int32_t tokens[N_SEQS * MOST];
+    static uint32_t positions[N_SEQS * MOST], rows[N_SEQS * MOST];
+    struct batch_seq seqs[N_SEQS];
+    const size_t n_vocab = t->m->hp.n_vocab;
+    uint32_t n_rows = 0;
+    for (uint32_t i = 0; i < n_seqs; i++) {
+        const uint32_t s = order[i];
+        seqs[i] = (struct batch_seq){
+            .first_row = n_rows, .n_rows = n[s], .first_pos = from[s], .blocks = t->tables[s]};
+        for (uint32_t r = 0; r < n[s]; r++, n_rows++) {
+            tokens[n_rows] = t->tokens[s][from[s] + r];
+            positions[n_rows] = from[s] + r;
+            rows[n_rows] = n_rows;
+        }
+    }
+    const struct batch batch = {.n_rows = n_rows,
+                                .tokens = tokens,
+                                .positions = positions,
+                                .n_seqs = n_seqs,
+                                .seqs = seqs,
+                                .n_logit_rows = out ? n_rows : 0,
+                                .logit_rows = rows};
+    float *logits;
+    assert_int_equal(t->b->ops->run(t->b, &batch, &logits, NULL), OK);
+    for (uint32_t i = 0; out && i < n_seqs; i++)
+        memcpy(out + order[i] * MOST_ROWS * n_vocab,
+               logits + seqs[i].first_row * n_vocab,
+               n[order[i]] * n_vocab * sizeof *out);
+}
+
+static void shuffle(uint32_t *order, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        const uint32_t with = rnd() % (i + 1);
+        order[i] = order[with];
+        order[with] = i;
+    }
+}
+
+/* One to three rows of each sequence, of all of them at once and of each alone. */
+static void check_step(struct tree *t, float *together, float *alone)
+{
+    uint32_t order[N_SEQS], n[N_SEQS];
+    const size_t floats = (size_t)N_SEQS * MOST_ROWS * t->m->hp.n_vocab;
+    memset(together, 0, floats * sizeof *together);
+    memset(alone, 0, floats * sizeof *alone);
+    const bool drafts = rnd() % 3 == 0;
+    for (uint32_t s = 0; s < N_SEQS; s++)
+        n[s] = drafts ? 1 + rnd() % MOST_ROWS : 1;
+    shuffle(order, N_SEQS);
+    step(t, order, N_SEQS, t->length, n, together);
+    for (uint32_t s = 0; s < N_SEQS; s++)
+        step(t, &s, 1, t->length, n, alone);
+    assert_memory_equal(together, alone, floats * sizeof *alone);
+    for (uint32_t s = 0; s < N_SEQS; s++)
+        t->length[s] += n[s];
+}
+
+static void check(const char *name, const char *isa, enum kv_type type, uint32_t n)
+{
+    static const uint32_t threads[] = {1, 2, 3, 6}, slots[] = {16, 8, 36, 64, 1};
+    struct tree *t = mem_zalloc(1, sizeof *t);
+    t->m = load_golden(name);
+    t->slots = slots[n % COUNT(slots)];
+    for (uint32_t s = 0; s < N_SEQS; s++)
+        grow(t, s);
+    const struct backend_config cfg = {.n_threads = threads[n % COUNT(threads)],
+                                       .kv_type = type,
+                                       .n_blocks = t->n_used,
+                                       .block_tokens = t->slots,
+                                       .max_rows = MOST,
+                                       .max_seqs = N_SEQS,
+                                       .max_logit_rows = N_SEQS * MOST_ROWS};
+    setenv("WEIR_ISA", isa, 1);
+    assert_int_equal(cpu_backend_create(t->m, &cfg, &t->b, NULL), OK);
+    const struct cpu_backend *b = (const struct cpu_backend *)t->b;
+    for (uint32_t s = 0; s < N_SEQS; s++) {
+        uint32_t own[N_SEQS];
+        own[s] = t->length[s] - t->shared[s];
+        step(t, &s, 1, t->shared, own, NULL);
+    }
+    const size_t floats = (size_t)N_SEQS * MOST_ROWS * t->m->hp.n_vocab;
+    float *all = mem_alloc(floats * sizeof *all), *alone = mem_alloc(floats * sizeof *alone);
+    uint32_t order[N_SEQS], one[N_SEQS];
+    for (uint32_t s = 0; s < N_SEQS; s++)
+        order[s] = s, one[s] = 1;
+    step(t, order, N_SEQS, t->length, one, all);
+    if (!(b->all_shared.n_tiles > 0 && b->all_shared.n_tiles < b->all_tiles.n_tiles))
+        fail_msg("%s %s kv %d slots %u: %u of %u tiles, max group %u",
+                 name,
+                 isa,
+                 type,
+                 t->slots,
+                 b->all_shared.n_tiles,
+                 b->all_tiles.n_tiles,
+                 b->max_group);
+    for (int i = 0; i < 6; i++)
+        check_step(t, all, alone);
+    t->b->ops->destroy(t->b);
+    model_destroy((struct model *)t->m);
+    free(all);
+    free(alone);
+    free(t);
+}
+
+static void bits_are_those_of_each_alone(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"architectures/qwen3.f32",
+                                        "families/llama-wide.f32",
+                                        "families/deepseek2-wide.f32",
+                                        "architectures/gemma3.f32",
+                                        "families/mimo2.f32",
+                                        "families/llama-heads-of-20.f32",
+                                        "families/bloom.f32"};
+    for (size_t i = 0; i < COUNT(isas); i++) {
+        for (size_t n = 0; n < COUNT(names); n++) {
+            const enum kv_type type = (enum kv_type)(rnd() % 4);
+            if (!few_shapes() || (n + i) % 3 == 0)
+                check(names[n], isas[i], type, rnd());
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bits_are_those_of_each_alone),
+    };
+    return cmocka_run_group_tests(tests, start, NULL);
+}
