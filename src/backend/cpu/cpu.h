@@ -184,7 +184,7 @@ struct layer_state {
 };
 
 /* Rows that attend together: of one sequence, one after the other, or of several that share where
- * their contexts begin (attend.c). */
+ * their contexts begin (tiles.c). */
 struct attn_tile {
     uint32_t first, n_rows;         /* of attn_tiles.rows */
     uint32_t first_range, n_ranges; /* of ATTN_RANGE positions, of all tiles'; of the longest row */

@@ -206,7 +206,7 @@ static void prepare(struct cpu_backend *b, const struct batch *batch)
     b->batch = batch;
     find_sequences(b, batch);
     find_kept(b, batch);
-    cpu_attend_prepare(b);
+    cpu_make_tiles(b);
 }
 
 enum err cpu_run(struct backend *base,
