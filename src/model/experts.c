@@ -176,7 +176,7 @@ enum err experts_read(struct model *m, const struct arch *arch, struct err_info 
     uint32_t n_shared = 1;
     hp->n_ff_shared = arch->shared == REQUIRED || arch->shared_dense ? hp->n_ff : 0;
     if (arch->shared_by_count) {
-        if ((err = key_u32_in(m, "expert_shared_count", 1, MAX_EXPERTS, &n_shared, e)))
+        if ((err = key_u32_or_0(m, "expert_shared_count", 1, MAX_EXPERTS, &n_shared, e)))
             return err;
         if ((uint64_t)n_shared * hp->n_ff_expert > MAX_FF)
             return err_set(e, ERR_FORMAT, "%s.expert_shared_count is %u", m->arch, n_shared);

@@ -399,7 +399,7 @@ static enum err refuse_unknown(const struct model *m, const struct arch *arch, s
         {"attention.clamp_kqv", arch->clamp},
         {"attention.output_scale", grok},
         {"attention.value_scale", arch->value_shorter},
-        {"attention.temperature_scale", arch->temper == TEMPER_BY_KEY},
+        {"attention.temperature_scale", arch->temper != TEMPER_NONE},
         {"attention.shared_kv_layers", arch->borrows},
         {"embedding_length_per_layer_input", arch->per_layer},
         {"rope.scaling.alpha", arch->rope_alpha},

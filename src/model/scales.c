@@ -62,7 +62,7 @@ static enum err read_temperature(struct model *m, const struct arch *arch, struc
         hp->temper_scale = 0.1f;
         hp->temper_length = 8192;
         hp->temper_offset = 1;
-        return OK;
+        return key_f32_in(m, "attention.temperature_scale", -1e-30f, 1e3f, &hp->temper_scale, e);
     }
     if (arch->temper != TEMPER_BY_KEY ||
         (err = key_f32_in(m, "attention.temperature_scale", -1e-30f, 1e3f, &hp->temper_scale, e)) ||

@@ -120,7 +120,9 @@ FAMILIES = {
         expert_length=24, ff_shared=24, unlisted_shared=True, sigmoid=True, expert_input=True,
         experts_every=2, window=24, chunks=True, full_every=4, full_unrotated=True,
         temper=(0.1, 8192, 1),
-        keys={"interleave_moe_layer_step": 2, "attention.sliding_window": 24}),
+        keys={"interleave_moe_layer_step": 2, "attention.sliding_window": 24,
+              # as llama.cpp saves it
+              "expert_shared_count": 0, "attention.temperature_scale": 0.1}),
     "mistral3": dict(
         arch="mistral3", scaling="yarn", factor=4.0, first_ctx=32, temper=(0.1, 32, 0),
         yarn_turn=1.0,
