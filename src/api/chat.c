@@ -209,14 +209,15 @@ static enum err parse_effort(const struct api_call *c,
     if (err || effort.len == 0)
         return err;
     const bool none = strcmp(effort.data, "none") == 0;
-    const bool is_read = chat_template_traits(api_template(c))->effort;
-    if (none || !is_read)
+    const char *name = chat_template_traits(api_template(c))->effort;
+    if (none || !name)
         api_say_thinking(vars, json_object_get(body, "chat_template_kwargs"), !none);
-    if (!is_read)
+    if (!name)
         return OK;
-    if (json_object_get(vars, field))
-        return err_invalid(e, field, "'reasoning_effort' is in 'chat_template_kwargs' too");
-    json_object_set(vars, field, json_object_get(body, field));
+    if (json_object_get(vars, name))
+        return err_invalid(
+            e, field, "'reasoning_effort' is in 'chat_template_kwargs' too, as '%s'", name);
+    json_object_set(vars, name, json_object_get(body, field));
     return OK;
 }
 
@@ -241,6 +242,24 @@ static void add_dates(json_t *vars)
 }
 
 /* Variables for the template: chat_template_kwargs and documents. *out as in parse_messages. */
+/* llama-server's word for whether earlier answers keep their reasoning, by the variables that
+ * templates have for it. */
+static void say_preserved(json_t *vars)
+{
+    static const struct {
+        const char *name;
+        bool means; /* that it is kept */
+    } names[] = {{"preserve_thinking", true},
+                 {"clear_thinking", false},
+                 {"truncate_history_thinking", false},
+                 {"drop_thinking", false}};
+    const json_t *given = json_object_get(vars, "preserve_reasoning");
+    for (size_t i = 0; json_is_boolean(given) && i < sizeof names / sizeof names[0]; i++)
+        if (!json_object_get(vars, names[i].name))
+            json_object_set_new(
+                vars, names[i].name, json_boolean(json_is_true(given) == names[i].means));
+}
+
 static enum err parse_vars(const struct api_call *c,
                            const json_t *body,
                            json_t **out,
@@ -264,6 +283,7 @@ static enum err parse_vars(const struct api_call *c,
     if (chat_template_traits(api_template(c))->wants_thinking &&
         !json_object_get(*out, "enable_thinking"))
         json_object_set_new(*out, "enable_thinking", json_true());
+    say_preserved(*out);
     add_dates(*out);
     if (documents)
         json_object_set(*out, "documents", documents);

@@ -199,13 +199,31 @@ static bool drops_later(const struct chat_template *t)
     return shows(t, later, "") && !shows(t, later, "zq");
 }
 
+/* Does what the user says get lost but in parts? The templates of some models that see are so. */
+static bool reads_only_parts(const struct chat_template *t)
+{
+    static const char parts[] =
+        "[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"zq\"}]}]";
+    return !shows(t, "[{\"role\":\"user\",\"content\":\"zq\"}]", "zq") && shows(t, parts, "zq");
+}
+
+static const char *effort_variable(const struct chat_template *t)
+{
+    static const char *const names[] = {"reasoning_effort", "reasoning_strength"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (jinja_reads(t->jinja, names[i]))
+            return names[i];
+    return NULL;
+}
+
 static void find_traits(struct chat_template *t, const char *source, size_t n)
 {
     static const char calls[] = "tool_calls", thinking[] = "message.thinking";
-    t->traits.effort = jinja_reads(t->jinja, "reasoning_effort");
+    t->traits.effort = effort_variable(t);
     t->traits.wants_thinking = reads_thinking(t, source, n);
     t->traits.functions = jinja_reads(t->jinja, "functions") && !jinja_reads(t->jinja, "tools");
     t->traits.tools = t->traits.functions || jinja_reads(t->jinja, "tools");
+    t->traits.only_parts = reads_only_parts(t); /* which chat_render heeds from here on */
     t->traits.calls = memmem(source, n, calls, sizeof calls - 1) != NULL;
     if (t->traits.calls)
         find_call_traits(t, memmem(source, n, thinking, sizeof thinking - 1) != NULL);
@@ -331,10 +349,29 @@ static json_t *own_vars(const struct chat_input *in)
     return own;
 }
 
-static json_t *other_vars(const struct chat_input *in)
+/* The messages, with texts as parts; NULL without memory. */
+static json_t *in_parts(const json_t *messages)
+{
+    json_t *all = json_array(), *m;
+    size_t i;
+    json_array_foreach(messages, i, m)
+    {
+        json_t *text = json_object_get(m, "content"), *changed = json_copy(m);
+        if (json_is_string(text))
+            json_object_set_new(
+                changed, "content", json_pack("[{s:s, s:O}]", "type", "text", "text", text));
+        json_array_append_new(all, changed);
+    }
+    return all;
+}
+
+static json_t *other_vars(const struct chat_template *t, const struct chat_input *in)
 {
     json_t *o = json_object();
-    json_object_set(o, "messages", (json_t *)in->messages); /* one more reference, no change */
+    if (t->traits.only_parts)
+        json_object_set_new(o, "messages", in_parts(in->messages));
+    else
+        json_object_set(o, "messages", (json_t *)in->messages); /* a reference more, no change */
     json_object_set_new(o, "add_generation_prompt", json_boolean(in->add_generation_prompt));
     return o;
 }
@@ -356,7 +393,7 @@ enum err chat_render(const struct chat_template *t,
                        "the model's chat template cannot be run (%.200s); give a whole prompt "
                        "instead, to /v1/completions or to weir run --raw",
                        t->problem.text);
-    json_t *own = own_vars(in), *more = other_vars(in);
+    json_t *own = own_vars(in), *more = other_vars(t, in);
     const struct jinja_input input = {own, in->vars, more, in->now};
     enum err err = own && more ? jinja_render(t->jinja, &input, NULL, out, &failure)
                                : err_set(&failure, ERR_NOMEM, "no memory for variables");

@@ -50,9 +50,11 @@ struct chat_traits {
     bool system;         /* it takes messages of the system; */
     bool no_system;      /* it does not, and takes the user's: that is where they go */
     bool drops_system;   /* it takes the first, and says nothing of later ones: likewise */
-    bool effort;         /* it reads the variable `reasoning_effort` */
+    const char *effort;  /* the variable it reads of how hard to think: `reasoning_effort`, or
+                          * `reasoning_strength`; NULL: it reads none */
     bool wants_thinking; /* it reads `enable_thinking` as if that were always there */
     bool empty_parts;    /* it refuses "" as what the assistant says, not a part of no text */
+    bool only_parts;     /* it says nothing of content that is a string, but of parts */
     /* Of messages of the assistant it reads reasoning not as `reasoning_content`, but */
     bool thinking;       /* as `thinking`, */
     bool thinking_alone; /* which it refuses beside content in messages with calls (gpt-oss), */

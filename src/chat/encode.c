@@ -68,6 +68,25 @@ static enum err add_begun(struct jinja_text *text, const char *begun, size_t n, 
     return OK;
 }
 
+/* Gemma 4's template opens no turn behind a result where the assistant spoke before it called. */
+static enum err open_turn(const struct chat_template *tmpl,
+                          const struct chat_input *in,
+                          struct jinja_text *text,
+                          struct err_info *e)
+{
+    static const char closed[] = "<turn|>\n", opened[] = "<|turn>model\n";
+    const struct jinja_span *last = text->n_spans ? &text->spans[text->n_spans - 1] : NULL;
+    const size_t n = sizeof closed - 1;
+    if (!in->add_generation_prompt || !last || !last->trusted ||
+        chat_template_style(tmpl).format != reply_format_find("gemma") ||
+        last->end - last->begin < n || memcmp(text->text.data + last->end - n, closed, n) != 0)
+        return OK;
+    const enum err err = add_begun(text, opened, sizeof opened - 1, e);
+    if (!err)
+        text->spans[text->n_spans - 1].trusted = true;
+    return err;
+}
+
 /* Render *in, with the model's tokens added, and append the ids. */
 static enum err render_and_encode(const struct chat_template *tmpl,
                                   const struct tokenizer *tok,
@@ -84,6 +103,8 @@ static enum err render_and_encode(const struct chat_template *tmpl,
     size_t first = ids->n;
     enum err err;
     err = chat_render(tmpl, in, &text, e);
+    if (!err)
+        err = open_turn(tmpl, in, &text, e);
     *start = start_of(tmpl, &text);
     if (!err)
         err = add_begun(&text, turn->begun, turn->n_begun, e);

@@ -53,6 +53,7 @@ static const struct {
     {"<REPO>", true},
     {"<reponame>", true},
     {"<|file_sep|>", true},
+    {"<|file_separator|>", true},
     {"<|fim_prefix|>", false},
     {"<fim-prefix>", false},
     {"<fim_prefix>", false},
@@ -159,16 +160,21 @@ static void make_control(struct vocab_token *t)
 
 static enum err read_ids(const struct gguf *g, struct vocab *v, struct err_info *e)
 {
-    token_id eot = TOKEN_NONE, eom = TOKEN_NONE;
+    token_id eot = TOKEN_NONE, eom = TOKEN_NONE, pad = TOKEN_NONE, rep = TOKEN_NONE;
+    token_id file_sep = TOKEN_NONE, cls = TOKEN_NONE;
     const struct {
         const char *key;
         token_id *id;
         bool eog;
     } ids[] = {
+        {"tokenizer.ggml.cls_token_id", v->family == VOCAB_WPM ? &v->bos : &cls, false},
         {"tokenizer.ggml.bos_token_id", &v->bos, false},
         {"tokenizer.ggml.eos_token_id", &v->eos, true},
         {"tokenizer.ggml.eot_token_id", &eot, true},
         {"tokenizer.ggml.eom_token_id", &eom, true},
+        {"tokenizer.ggml.fim_pad_token_id", &pad, true},
+        {"tokenizer.ggml.fim_rep_token_id", &rep, true},
+        {"tokenizer.ggml.fim_sep_token_id", &file_sep, true},
         {"tokenizer.ggml.seperator_token_id", &v->sep, false}, /* so it is spelled */
         {"tokenizer.ggml.unknown_token_id", &v->unk, false},
     };
@@ -185,6 +191,22 @@ static enum err read_ids(const struct gguf *g, struct vocab *v, struct err_info 
             make_control(t);
     }
     return OK;
+}
+
+/* All that end an answer, as Ollama's files list them. */
+static enum err read_eos_list(const struct gguf *g, struct vocab *v, struct err_info *e)
+{
+    const struct gguf_kv *kv;
+    enum err err = vocab_array(g, "tokenizer.ggml.eos_token_ids", GGUF_I32, &kv, e);
+    for (uint64_t i = 0; !err && kv && i < kv->n_elems; i++) {
+        token_id id;
+        memcpy(&id, kv->elems + sizeof id * i, sizeof id);
+        if (id < 0 || (uint32_t)id >= v->n)
+            continue;
+        make_control(&v->tokens[id]);
+        v->tokens[id].eog = true;
+    }
+    return err;
 }
 
 /* ---- tokens known by their texts ---- */
@@ -221,8 +243,6 @@ static void read_marks(struct vocab *v)
         eom->eog = false;
 }
 
-/* ---- white space beside special tokens ---- */
-
 static bool contains(struct gguf_str s, const char *what)
 {
     size_t n = strlen(what);
@@ -232,7 +252,23 @@ static bool contains(struct gguf_str s, const char *what)
     return false;
 }
 
-/* Files do not carry these; they follow from the model's name. */
+/* ChatGLM3's answers end where somebody else's turn begins; its files do not say so. */
+static enum err read_roles(const struct gguf *g, struct vocab *v, struct err_info *e)
+{
+    static const char *const roles[] = {"<|user|>", "<|observation|>"};
+    struct gguf_str arch = {"", 0};
+    enum err err = gguf_get_str(g, "general.architecture", &arch, e);
+    const bool ours = !err && v->family == VOCAB_SPM && contains(arch, "chatglm");
+    for (size_t i = 0; ours && i < sizeof roles / sizeof roles[0]; i++)
+        if (is_control(v, roles[i]))
+            find(v, roles[i])->eog = true;
+    return err;
+}
+
+/* ---- white space beside special tokens ---- */
+
+/* Files do not carry these; they follow from the model's name, in which today's converter has
+ * blanks for hyphens. */
 static enum err read_strips(const struct gguf *g, struct vocab *v, struct err_info *e)
 {
     struct gguf_str name = {"", 0}, arch = {"", 0}, pre = {"", 0};
@@ -251,7 +287,7 @@ static enum err read_strips(const struct gguf *g, struct vocab *v, struct err_in
         mask = find(v, "[MASK]");
     if (mask)
         mask->strips_left = true;
-    bool phi3 = contains(name, "phi-3") || contains(name, "phi3");
+    bool phi3 = contains(name, "phi-3") || contains(name, "phi 3") || contains(name, "phi3");
     static const char *const not_phi3[] = {"<unk>", "<s>", "<|endoftext|>"};
     for (uint32_t i = 0; phi3 && i < v->n; i++) {
         /* NOLINTNEXTLINE(clang-analyzer-core.*): n of them are there */
@@ -326,11 +362,12 @@ static enum err read_flags(const struct gguf *g, struct vocab *v, struct err_inf
 
 enum err vocab_read_special(const struct gguf *g, struct vocab *v, struct err_info *e)
 {
-    enum err err = read_ids(g, v, e);
-    if (err)
+    enum err err;
+    if ((err = read_ids(g, v, e)) || (err = read_eos_list(g, v, e)))
         return err;
     read_marks(v);
-    if ((err = read_strips(g, v, e)) || (err = read_suppressed(g, v, e)))
+    if ((err = read_roles(g, v, e)) || (err = read_strips(g, v, e)) ||
+        (err = read_suppressed(g, v, e)))
         return err;
     return read_flags(g, v, e);
 }

@@ -335,3 +335,51 @@ def test_every_format_streams_alike(start_server, name):
         assert all(is_call(c["name"], c["arguments"]) for c in calls[:None if ended else -1])
         assert more["tool_choice"] != named or (ended and [c["name"] for c in calls] == ["wash"])
         assert "parallel_tool_calls" not in more or (ended and len(calls) == 1)
+
+
+def prompt_of(server, messages, **more):
+    return server.json("POST", "/apply-template", {"messages": messages, **more})["prompt"]
+
+
+def test_templates_that_read_parts_alone(start_server, tmp_path):
+    """Some models' that see say nothing of content that is a string: they get parts, from all messages."""
+    file = tmp_path / "parts.jinja"
+    file.write_text("{% for m in messages %}{{ m.role }}:{% for p in m.content %}{% if p.type == 'text' %}"
+                    "{{ p.text }}{% endif %}{% endfor %}|{% endfor %}{% if add_generation_prompt %}assistant:{% endif %}")
+    server = start_server("--chat-template-file", file)
+    turns = [("system", "be brief"), ("user", "hi"), ("assistant", "ho"), ("user", [{"type": "text", "text": "go"}])]
+    said = [{"role": role, "content": content} for role, content in turns]
+    assert prompt_of(server, said) == "system:be brief|user:hi|assistant:ho|user:go|assistant:"
+
+
+def test_a_turn_is_opened_behind_a_result(start_server, tmp_path):
+    """Gemma 4's template leaves none open where the assistant spoke before its call: and only there."""
+    file = tmp_path / "gemma.jinja"
+    file.write_text("{% if tools %}{{ tools }}{% endif %}{% for m in messages %}<|turn>{{ m.role }}\n{{ m.content }}"
+                    "{% for t in m.tool_calls or [] %}<|tool_call>call:{{ t.function.name }}{}<tool_call|>{% endfor %}"
+                    "<turn|>\n{% endfor %}{% if add_generation_prompt and messages[-1].role == 'user' %}"
+                    "<|turn>model\n{% endif %}")
+    server = start_server("--chat-template-file", file)
+    ask = {"role": "user", "content": "q"}
+    call = {"role": "assistant", "content": "so", "tool_calls": [
+        {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}]}
+    result = {"role": "tool", "tool_call_id": "c", "content": "r"}
+    assert prompt_of(server, [ask]).endswith("q<turn|>\n<|turn>model\n")
+    assert prompt_of(server, [ask, call, result]).endswith("r<turn|>\n<|turn>model\n")
+    closed = prompt_of(server, [ask, call, result], add_generation_prompt=False)
+    assert closed.endswith("r<turn|>\n")
+
+
+def test_other_words_for_reasoning(start_server):
+    """How hard to think is `reasoning_strength` to some; whether to keep earlier thoughts has four names."""
+    server = start_server("--chat-template", "{{ reasoning_strength }}{{ messages[0].content }}{{ preserve_thinking }}"
+                          "{{ clear_thinking }}{{ truncate_history_thinking }}{{ drop_thinking }}")
+    ask = [{"role": "user", "content": "-"}]
+    assert prompt_of(server, ask) == "-"
+    assert prompt_of(server, ask, reasoning_effort="low") == "low-"
+    kept = {"preserve_reasoning": True}
+    assert prompt_of(server, ask, chat_template_kwargs=kept) == "-TrueFalseFalseFalse"
+    assert prompt_of(server, ask, chat_template_kwargs={"preserve_reasoning": False}) == "-FalseTrueTrueTrue"
+    assert prompt_of(server, ask, chat_template_kwargs={**kept, "clear_thinking": 1}) == "-True1FalseFalse"
+    both = {"messages": ask, "reasoning_effort": "low", "chat_template_kwargs": {"reasoning_strength": "high"}}
+    assert "reasoning_strength" in server.json("POST", "/apply-template", both, status=400)["error"]["message"]

@@ -30,6 +30,9 @@ static void test_strips(void **state)
     assert_encodes(l.t, "<|user|> a", false, " |<|||u|s|e|r|||>| |a");
     assert_encodes(l.t, "a <|user|>  ", true, " |a| |<|user|>");
     unload(&l);
+    l = load_named(&toy, "general.name", "Phi 3.5 Mini Instruct");
+    assert_encodes(l.t, "<|user|>\na", true, "<|user|>| |a");
+    unload(&l);
     l = load_named(&toy, "general.architecture", "nomic-bert-moe");
     assert_encodes(l.t, "a \n<mask> a", true, " |a|<mask>| | |a");
     assert_encodes(l.t, " <mask>", true, "<mask>");
@@ -37,6 +40,50 @@ static void test_strips(void **state)
     unload(&l);
     l = load_named(&toy, "general.name", "another");
     assert_encodes(l.t, "<|user|> a <mask>", true, "<|user|>| | |a| |<mask>");
+    unload(&l);
+}
+
+/* What files say of ends beside their one id: of filling in, and as a list; of ChatGLM3's roles
+ * nothing. */
+static void test_named_ends(void **state)
+{
+    (void)state;
+    static const struct toy_token tokens[] = {{"<unk>", 2, 0},
+                                              {"<s>", 3, 0},
+                                              {"</s>", 3, 0},
+                                              {"<|user|>", 3, 0},
+                                              {"<|observation|>", 3, 0},
+                                              {"<|system|>", 3, 0},
+                                              {"<|file_separator|>", 3, 0},
+                                              {"<|hole|>", 0, 0},
+                                              {"a", 0, 0},
+                                              {NULL, 0, 0}};
+    static const char *const keys[] = {"tokenizer.ggml.fim_pad_token_id",
+                                       "tokenizer.ggml.fim_rep_token_id",
+                                       "tokenizer.ggml.fim_sep_token_id"};
+    struct toy toy = {.model = "llama", .tokens = tokens};
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        struct loaded l = {0};
+        toy_file(&l.file, &toy, 1);
+        put_kv_u32(&l.file, keys[i], 7);
+        load_file(&l);
+        assert_true(tokenizer_is_eog(l.t, 7) && tokenizer_is_eog(l.t, 6));
+        assert_false(tokenizer_is_eog(l.t, 3) || tokenizer_is_eog(l.t, 4));
+        unload(&l);
+    }
+    struct loaded l = load_named(&toy, "general.architecture", "chatglm");
+    assert_true(tokenizer_is_eog(l.t, 3) && tokenizer_is_eog(l.t, 4));
+    assert_false(tokenizer_is_eog(l.t, 5) || tokenizer_is_eog(l.t, 7));
+    unload(&l);
+    const int32_t ends[] = {4, -1, 1000000, 8};
+    l = (struct loaded){0};
+    toy_file(&l.file, &toy, 1);
+    put_array(&l.file, "tokenizer.ggml.eos_token_ids", GGUF_I32, 4);
+    for (size_t i = 0; i < 4; i++)
+        put_u32(&l.file, (uint32_t)ends[i]);
+    load_file(&l);
+    assert_true(tokenizer_is_eog(l.t, 4) && tokenizer_is_eog(l.t, 8) && tokenizer_is_eog(l.t, 2));
+    assert_false(tokenizer_is_eog(l.t, 3));
     unload(&l);
 }
 
@@ -239,6 +286,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_strips),
         cmocka_unit_test(test_default_ids),
+        cmocka_unit_test(test_named_ends),
         cmocka_unit_test(test_ends_of_turns),
         cmocka_unit_test(test_more_marks),
         cmocka_unit_test(test_struck_through),

@@ -104,6 +104,12 @@ static void test_flags(void **state)
     assert_int_equal(tokenizer_encode(l.t, &piece, 1, &ids, &e), ERR_UNSUPPORTED);
     token_list_deinit(&ids);
     unload(&l);
+    l = (struct loaded){0};
+    toy_file(&l.file, &toy, 1);
+    put_kv_u32(&l.file, "tokenizer.ggml.cls_token_id", 1); /* the begin of older files */
+    load_file(&l);
+    assert_int_equal(tokenizer_bos(l.t), 1);
+    unload(&l);
 }
 
 /* One word of a megabyte, and a million words: no time to speak of. */
