@@ -174,17 +174,29 @@ static void put_tile(const struct attn_tiles *from,
     }
 }
 
+/* Rows that a tile of several sequences may have: no more than leave each worker two ranges of a
+ * head, were all tiles as large. */
+static uint32_t most_rows(const struct cpu_backend *b, const struct attn_tiles *from, uint32_t n)
+{
+    uint32_t most = rows_of_tile(b);
+    uint64_t n_items = 0;
+    for (uint32_t i = 0; i < n; i++)
+        n_items += (uint64_t)from->tiles[b->by_table[i]].n_ranges * b->max_heads;
+    while (most > 1 && n_items / most < 2 * pool_size(b->pool))
+        most /= 2;
+    return most;
+}
+
 /* `to` has the same rows as `from`, and tiles of what shares blocks; none where nothing does. Those
  * that others had no part in go last: items count down, and they are prompts. */
 static void share_tiles(struct cpu_backend *b, const struct attn_tiles *from, struct attn_tiles *to)
 {
-    const uint32_t most = rows_of_tile(b);
     uint32_t n_rows = 0;
     bool any = false;
     to->n_tiles = 0;
     if (!b->model->hp.causal)
         return;
-    const uint32_t n = sort_by_table(b, from);
+    const uint32_t n = sort_by_table(b, from), most = most_rows(b, from, n);
     for (uint32_t i = 0; i < n; i++) {
         const struct attn_tile *t = &from->tiles[b->by_table[i]];
         const struct attn_tile *last = &from->tiles[b->by_table[i > 0 ? i - 1 : 0]];

@@ -115,7 +115,7 @@ static void check_step(struct tree *t, float *together, float *alone)
 
 static void check(const char *name, const char *isa, enum kv_type type, uint32_t n)
 {
-    static const uint32_t threads[] = {1, 2, 3, 6}, slots[] = {16, 8, 36, 64, 1};
+    static const uint32_t threads[] = {1, 2, 3}, slots[] = {16, 8, 36, 64, 1};
     struct tree *t = mem_zalloc(1, sizeof *t);
     t->m = load_golden(name);
     t->slots = slots[n % COUNT(slots)];
