@@ -29,15 +29,17 @@ void cpu_measure_heads(struct cpu_backend *b)
 /* Of a phase's rows: each sequence by itself, */
 static const struct attn_tiles *own_tiles(const struct cpu_backend *b, const struct phase *p)
 {
-    return p->rows == ROWS_KEPT ? &b->kept_tiles : &b->all_tiles;
+    const bool some = p->rows == ROWS_KEPT && b->n_kept < b->batch->n_rows;
+    return some ? &b->kept_tiles : &b->all_tiles;
 }
 
 /* or together what shares blocks. */
 static const struct attn_tiles *tiles_of(const struct cpu_backend *b, const struct phase *p)
 {
-    const struct attn_tiles *shared = p->rows == ROWS_KEPT ? &b->kept_shared : &b->all_shared;
+    const struct attn_tiles *own = own_tiles(b, p);
+    const struct attn_tiles *shared = own == &b->all_tiles ? &b->all_shared : &b->kept_shared;
     const bool passes = p->window || b->layers[p->layer].in_panes;
-    return shared->n_tiles > 0 && !passes ? shared : own_tiles(b, p);
+    return shared->n_tiles > 0 && !passes ? shared : own;
 }
 
 bool cpu_attend_holds_sequences(const struct cpu_backend *b, const struct phase *p)
@@ -61,7 +63,6 @@ struct attend {
     const struct attn_tile *tile;
     uint32_t head_kv, piece; /* piece: which of its query heads */
     bool more;               /* the next head follows */
-    bool shared;             /* the tile is of several sequences */
     uint32_t range;          /* which of the tile's; parts: where the first one's result goes, */
     size_t part;
     uint32_t done; /* and which of attn_done counts them */
@@ -151,11 +152,11 @@ static bool run_range(struct cpu_backend *b,
     const size_t part = attn_part_floats(job->kv->head_dim);
     float *parts = b->attn_parts + a->part * part;
     const uint32_t first = attn_first_pos(job, 0) / ATTN_RANGE;
-    const uint32_t end = a->shared ? a->tile->n_ranges : (attn_end(job) - 1) / ATTN_RANGE + 1;
+    const uint32_t end = a->tile->shared ? a->tile->n_ranges : (attn_end(job) - 1) / ATTN_RANGE + 1;
     const uint32_t n = end - first;
     if (a->range >= n)
         return false; /* the window has passed some of the tile's */
-    if (a->shared)
+    if (a->tile->shared)
         attend_shared_range(b, p, job, a->range, open, parts + a->range * part);
     else
         b->kernels->attend_part(job, first + a->range, parts + a->range * part);
@@ -243,14 +244,9 @@ static void attend(struct cpu_backend *b,
     if (tiles->n_ranges > 0)
         done = run_range(b, p, &job, a, sums.open);
     else
-        run_whole(b, p, &job, a->shared, &sums);
+        run_whole(b, p, &job, a->tile->shared, &sums);
     if (p->packs && done)
         run_beside(b, p, p + 1, &job);
-}
-
-static bool shares(const struct attn_tiles *tiles, const struct attn_tile *tile)
-{
-    return tiles->rows[tile->first].seq != tiles->rows[tile->first + tile->n_rows - 1].seq;
 }
 
 /* The tile that has this one of all tiles' ranges. */
@@ -277,7 +273,6 @@ static void run_split(struct cpu_backend *b, const struct phase *p, uint32_t ite
     const struct attn_tile *tile = &tiles->tiles[t];
     const uint32_t at = item - tile->first_range * n_heads, head = at / tile->n_ranges;
     const struct attend a = {.tile = tile,
-                             .shared = shares(tiles, tile),
                              .head_kv = head / n_pieces,
                              .piece = head % n_pieces,
                              .range = tile->n_ranges - 1 - at % tile->n_ranges,
@@ -299,11 +294,7 @@ void cpu_attend_run(struct cpu_backend *b, const struct phase *p, uint32_t item,
     const uint32_t piece = item % n_pieces, first = item / n_pieces % n_parts * p->chunk;
     const struct attn_tile *tile = &tiles->tiles[item / n_pieces / n_parts];
     for (uint32_t h = first, end = first + p->chunk; h < end; h++) {
-        const struct attend a = {.tile = tile,
-                                 .shared = shares(tiles, tile),
-                                 .head_kv = h,
-                                 .piece = piece,
-                                 .more = h + 1 < end};
+        const struct attend a = {.tile = tile, .head_kv = h, .piece = piece, .more = h + 1 < end};
         attend(b, p, &a, worker);
     }
 }

@@ -1,4 +1,5 @@
-/* Attention of a few rows over the paged context of their sequence, one KV head at a time.
+/* Attention of a few rows over the paged context of their sequence, or what several have in common,
+ * one KV head at a time.
  *
  * Online softmax (Milakov and Gimelshein 2018; Dao 2022) over tiles of ATTN_TILE positions (on a
  * tile unit of whole ranges: attention_amx_impl.h) aligned to the absolute position, so the tiles,

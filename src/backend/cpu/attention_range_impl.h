@@ -29,13 +29,14 @@ static void attn_range_begin(struct attn_state *s, float *part)
     }
 }
 
-/* Its tiles from the one at `pos` to before `stop`. */
+/* Its tiles from the one at `pos` to before `stop`; last_pos: up to which the job's blocks may be
+ * asked for. */
 static void attn_range_meet(struct attn_state *s,
                             const struct attn_way *way,
                             uint32_t pos,
-                            uint32_t stop)
+                            uint32_t stop,
+                            uint32_t last_pos)
 {
-    const uint32_t last_pos = attn_end(s->j) - 1;
     for (; pos < stop; pos += s->tile)
         way->meet(s, pos, last_pos);
 }
@@ -60,7 +61,7 @@ static void attn_range(struct attn_state *s,
     const uint32_t end = attn_end(s->j), begin = range * ATTN_RANGE, edge = begin + ATTN_RANGE;
     const uint32_t seen = attn_first_pos(s->j, 0) / s->tile * s->tile;
     attn_range_begin(s, part);
-    attn_range_meet(s, way, seen > begin ? seen : begin, end < edge ? end : edge);
+    attn_range_meet(s, way, seen > begin ? seen : begin, end < edge ? end : edge, end - 1);
     attn_range_end(s);
 }
 
@@ -146,13 +147,15 @@ static void attn_move(
     memcpy(to + first + to_at * s->padded, from + first + from_at * s->padded, n * s->padded);
 }
 
-/* Positions from .. stop - 1 of one range. */
+/* Positions from .. stop - 1 of one range. The job's blocks are the first row's, which goes on
+ * behind what others share with it. */
 static void attn_meet_some(struct attn_state *s,
                            const struct attn_way *way,
                            uint32_t from,
                            uint32_t stop,
                            const struct attn_sums *sums)
 {
+    const uint32_t first_end = attn_end_pos(s->j, 0);
     const uint32_t at = s->j->at, range = from / ATTN_RANGE;
     const size_t n_l = s->n_query * KV_TILE * sizeof(float);
     float *part = s->c + ATTN_QUERIES;
@@ -162,7 +165,7 @@ static void attn_meet_some(struct attn_state *s,
         attn_move(s, sums->open, at, part, 0);
         memcpy(s->l, l, n_l);
     }
-    attn_range_meet(s, way, from, stop);
+    attn_range_meet(s, way, from, stop, (first_end > stop ? first_end : stop) - 1);
     attn_range_end(s);
     if (stop < (range + 1) * ATTN_RANGE && stop < attn_end(s->j)) {
         attn_move(s, part, 0, sums->open, at);

@@ -8,7 +8,7 @@
  *     ROWS        item: some rows      a list of steps (steps.c), each row through all of them;
  *                 or where rows are few, if it can be (parts.c), a part of one
  *     LINEAR      item: some panels x a block of rows, over all matrices that read one input
- *     ATTENTION   item: some KV heads x a tile of rows of one sequence; where those are few and
+ *     ATTENTION   item: some KV heads x a tile of rows (tiles.c); where those are few and
  *                 contexts long, one x a range of positions, and who ends the last range folds
  *                 them. What is done to those rows and heads alone before and after it is done
  *                 there, too
@@ -187,6 +187,7 @@ struct layer_state {
  * their contexts begin (tiles.c). */
 struct attn_tile {
     uint32_t first, n_rows;         /* of attn_tiles.rows */
+    bool shared;                    /* some of them lie in blocks that others began */
     uint32_t first_range, n_ranges; /* of ATTN_RANGE positions, of all tiles'; of the longest row */
 };
 

@@ -443,7 +443,7 @@ static inline uint32_t attn_end_pos(const struct attn_job *j, uint32_t i)
     return around && half < j->n_seen - pos ? pos + half + 1 : j->n_seen;
 }
 
-/* The position behind the last that any row of the job sees. */
+/* The position behind the last that its last row sees, and in a job of one sequence any. */
 static inline uint32_t attn_end(const struct attn_job *j)
 {
     return attn_end_pos(j, j->n_rows - 1);

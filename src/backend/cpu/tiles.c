@@ -9,7 +9,8 @@
  *     b      [ ...              ][ ...            ][ b     ]
  *     c      [ ...              ][ c      ]
  *
- * Layers whose windows pass have tiles of one sequence each: their panes are few. */
+ * Layers whose windows pass have tiles of one sequence each: their panes are few. And where more
+ * than 16 heads attend to a KV head a row fills a job by itself. */
 #include "backend/cpu/attend.h"
 
 #include <string.h>
@@ -45,7 +46,7 @@ static void measure_tile(const struct cpu_backend *b, struct attn_tiles *tiles, 
     for (uint32_t i = 0; i < t->n_rows; i++) {
         const uint32_t end = end_of(b, &rows[i]);
         longest = end > longest ? end : longest;
-        n_pos += rows[i].shared != UINT32_MAX ? end - rows[i].shared : 1; /* one more */
+        n_pos += rows[i].shared != UINT32_MAX ? end - rows[i].shared : b->model->hp.causal;
     }
     t->first_range = tiles->n_ranges;
     t->n_ranges = (longest - 1) / ATTN_RANGE + 1;
@@ -104,28 +105,41 @@ static void make_tiles(struct cpu_backend *b,
 /* --- what sequences share ----------------------------------------------------------------------
  */
 
-/* Blocks that two tiles have in common, from the first on, of those that lie before their rows. */
-static uint32_t common_blocks(const struct cpu_backend *b,
+/* Blocks that lie before both of two tiles' rows. */
+static uint32_t blocks_before(const struct cpu_backend *b,
                               const struct attn_row *x,
                               const struct attn_row *y)
 {
+    return (x->pos < y->pos ? x->pos : y->pos) / b->cfg.block_tokens;
+}
+
+/* How many of those they have in common, from the first on; `known` are. */
+static uint32_t common_blocks(const struct cpu_backend *b,
+                              const struct attn_row *x,
+                              const struct attn_row *y,
+                              uint32_t known)
+{
+    enum { MANY = 64 };
     const uint32_t *of_x = b->batch->seqs[x->seq].blocks, *of_y = b->batch->seqs[y->seq].blocks;
-    const uint32_t n = (x->pos < y->pos ? x->pos : y->pos) / b->cfg.block_tokens;
-    uint32_t i = 0;
+    const uint32_t n = blocks_before(b, x, y);
+    uint32_t i = known;
+    while (i + MANY <= n && memcmp(of_x + i, of_y + i, MANY * sizeof *of_x) == 0)
+        i += MANY;
     while (i < n && of_x[i] == of_y[i])
         i++;
     return i;
 }
 
-/* Whether x stands before y, in the order of their tables: what shares most stands side by side. */
+/* Whether x, with so many blocks in common with y, stands before it in the order of their tables:
+ * what shares most stands side by side. */
 static bool stands_before(const struct cpu_backend *b,
                           const struct attn_row *x,
-                          const struct attn_row *y)
+                          const struct attn_row *y,
+                          uint32_t common)
 {
-    const uint32_t n = common_blocks(b, x, y);
-    if ((n + 1) * b->cfg.block_tokens > (x->pos < y->pos ? x->pos : y->pos))
+    if (common == blocks_before(b, x, y))
         return x->pos < y->pos;
-    return b->batch->seqs[x->seq].blocks[n] < b->batch->seqs[y->seq].blocks[n];
+    return b->batch->seqs[x->seq].blocks[common] < b->batch->seqs[y->seq].blocks[common];
 }
 
 /* Few rows, which leave room for others', behind as much as is worth it. */
@@ -143,15 +157,21 @@ static uint32_t sort_by_table(struct cpu_backend *b, const struct attn_tiles *ti
     for (uint32_t i = 0; i < tiles->n_tiles; i++) {
         const struct attn_tile *t = &tiles->tiles[i];
         const struct attn_row *row = tiles->rows + t->first;
-        uint32_t first = 0, end = n;
+        uint32_t first = 0, end = n, with_first = 0, with_end = 0; /* common with what bounds it */
         if (!may_share(b, tiles, t))
             continue;
         while (first < end) {
             const uint32_t middle = first + (end - first) / 2;
-            if (stands_before(b, row, tiles->rows + tiles->tiles[b->by_table[middle]].first))
+            const struct attn_row *other = tiles->rows + tiles->tiles[b->by_table[middle]].first;
+            const uint32_t known = with_first < with_end ? with_first : with_end;
+            const uint32_t common = common_blocks(b, row, other, known);
+            if (stands_before(b, row, other, common)) {
                 end = middle;
-            else
+                with_end = common;
+            } else {
                 first = middle + 1;
+                with_first = common;
+            }
         }
         memmove(b->by_table + first + 1, b->by_table + first, (n - first) * sizeof *b->by_table);
         b->by_table[first] = i;
@@ -172,6 +192,7 @@ static void put_tile(const struct attn_tiles *from,
         row.shared = i > 0 ? UINT32_MAX : shared;
         put_row(to, n_rows, row);
     }
+    to->tiles[to->n_tiles - 1].shared |= shared > 0;
 }
 
 /* Rows that a tile of several sequences may have: no more than leave each worker two ranges of a
@@ -200,8 +221,8 @@ static void share_tiles(struct cpu_backend *b, const struct attn_tiles *from, st
     for (uint32_t i = 0; i < n; i++) {
         const struct attn_tile *t = &from->tiles[b->by_table[i]];
         const struct attn_tile *last = &from->tiles[b->by_table[i > 0 ? i - 1 : 0]];
-        uint32_t shared =
-            b->cfg.block_tokens * common_blocks(b, from->rows + last->first, from->rows + t->first);
+        uint32_t shared = b->cfg.block_tokens *
+                          common_blocks(b, from->rows + last->first, from->rows + t->first, 0);
         if (i == 0 || shared < ATTN_TILE || to->tiles[to->n_tiles - 1].n_rows + t->n_rows > most)
             shared = 0;
         put_tile(from, t, shared, to, &n_rows);
@@ -218,12 +239,17 @@ static void share_tiles(struct cpu_backend *b, const struct attn_tiles *from, st
     }
     to->whole = from->whole;
     measure(b, to);
+    const uint64_t longest = (uint64_t)to->longest * pool_size(b->pool);
+    if (to->n_ranges == 0 && 2 * longest > to->n_pos * b->max_heads)
+        to->n_tiles = 0; /* all would wait for one item */
 }
 
 void cpu_make_tiles(struct cpu_backend *b)
 {
     make_tiles(b, NULL, b->batch->n_rows, &b->all_tiles);
-    make_tiles(b, b->kept, b->n_kept, &b->kept_tiles);
     share_tiles(b, &b->all_tiles, &b->all_shared);
+    if (b->n_kept == b->batch->n_rows)
+        return;
+    make_tiles(b, b->kept, b->n_kept, &b->kept_tiles);
     share_tiles(b, &b->kept_tiles, &b->kept_shared);
 }

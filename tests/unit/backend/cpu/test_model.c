@@ -625,7 +625,8 @@ static uint32_t run_long(const struct model *m,
                                     .logit_rows = rows};
         float *logits;
         assert_int_equal(b->ops->run(b, &batch, &logits, NULL), OK);
-        const struct attn_tiles *tiles = &((struct cpu_backend *)b)->kept_tiles;
+        const struct cpu_backend *c = (const struct cpu_backend *)b;
+        const struct attn_tiles *tiles = n_wanted < n ? &c->kept_tiles : &c->all_tiles;
         uint32_t n_own = 0; /* of each tile, however long the others' contexts are */
         for (uint32_t i = 0; i < tiles->n_tiles; i++)
             n_own +=
