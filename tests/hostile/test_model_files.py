@@ -148,7 +148,7 @@ def further():
         ("attention.key_length_mla", 0, 8), ("attention.value_length_mla", 0),
         ("rope.dimension_count", 0, 1, 7), ("attention.head_count", 0),
         ("attention.head_count_kv", 0), ("expert_used_count", 0, 5),
-        ("expert_group_count", 3, 5), ("expert_group_used_count", 0, 3), ("expert_shared_count", 0),
+        ("expert_group_count", 3, 5), ("expert_group_used_count", 0, 3),
         ("expert_feed_forward_length",), ("expert_gating_func", 4), ("nextn_predict_layers", 1, 2),
         ("attention.temperature_length", 0), ("feed_forward_length",))
     yield "deepseek2_old_key_length", attending.deepseek(True, **{
@@ -236,11 +236,11 @@ def further():
         attending.llama4, "llama4",
         {"attention.sliding_window": (0, 1, *BIG), "interleave_moe_layer_step": (0, *BIG),
          "attention.chunk_size": (0, *BIG), "attention.sliding_window_pattern": (0, 1, *BIG)},
-        ("expert_used_count", 0, 5), ("expert_shared_count", 0))
+        ("expert_used_count", 0, 5))
     yield "llama4_no_pattern", attending.llama4(**{
         "llama4.attention.sliding_window_pattern": (BOOL, [])}), ("sliding_window_pattern",)
     yield "llama4_temperature", attending.llama4(**{
-        "llama4.attention.temperature_scale": (F32, 0.1)}), ("attention.temperature_scale",)
+        "llama4.attention.temperature_scale": (F32, -0.1)}), ("attention.temperature_scale",)
 
     yield from integers(
         attending.mistral3, "mistral3", {"attention.temperature_length": (1,)},
@@ -252,7 +252,7 @@ def further():
     yield from integers(
         attending.glm, "glm4moe", {"rope.dimension_count": (6,)},
         ("nextn_predict_layers", 2, 3), ("expert_used_count", 0, 5), ("expert_count", 0, 1025),
-        ("expert_shared_count", 0), ("expert_gating_func", 3, 4), ("rope.dimension_count", 0, 16))
+        ("expert_gating_func", 3, 4), ("rope.dimension_count", 0, 16))
     yield "glm4moe_nothing_beside", attending.glm(**{
         "glm4moe.nextn_predict_layers": (U32, 0)}), ("blk.1.attn_norm.weight is missing",)
     yield "glm4moe_more_experts", attending.glm(**{
@@ -338,7 +338,7 @@ def further():
     yield from integers(
         one_tensor, "mistral4", {"attention.sliding_window": (1, *BIG)},
         ("attention.kv_lora_rank", 0, 1), ("attention.q_lora_rank",), ("rope.dimension_count", 0, 1, 7),
-        ("attention.key_length", 0, 8), ("attention.value_length", 0), ("expert_shared_count", 0))
+        ("attention.key_length", 0, 8), ("attention.value_length", 0))
 
     xielu = {"xielu." + k: (F32, v) for k, v in (
         ("alpha_p", 0.8), ("alpha_n", 0.8), ("beta", 0.5), ("eps", -1e-6))}
