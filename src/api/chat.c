@@ -241,7 +241,6 @@ static void add_dates(json_t *vars)
     add_text(vars, "datetime", text);
 }
 
-/* Variables for the template: chat_template_kwargs and documents. *out as in parse_messages. */
 /* llama-server's word for whether earlier answers keep their reasoning, by the variables that
  * templates have for it. */
 static void say_preserved(json_t *vars)
@@ -260,6 +259,7 @@ static void say_preserved(json_t *vars)
                 vars, names[i].name, json_boolean(json_is_true(given) == names[i].means));
 }
 
+/* Variables for the template: chat_template_kwargs and documents. *out as in parse_messages. */
 static enum err parse_vars(const struct api_call *c,
                            const json_t *body,
                            json_t **out,
