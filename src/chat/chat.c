@@ -143,6 +143,18 @@ static bool wants_empty_parts(const struct chat_template *t)
     return !shows(t, empty, "") && shows(t, part, "");
 }
 
+/* Does it write results of tools that stand in the message that called, and without the function's
+ * name those that stand behind it? */
+static bool embeds_results(const struct chat_template *t, struct call_probe p)
+{
+    static const char inside[] =
+        "[{\"role\":\"user\",\"content\":\"q\"},{\"role\":\"assistant\",\"tool_calls\":[{\"id\":"
+        "\"c\",\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":{}}}],"
+        "\"tool_responses\":[{\"name\":\"f\",\"response\":\"zq\"}]}]";
+    return !call_shows(t, p, "response:f") && shows(t, inside, "response:f{value:") &&
+           shows(t, inside, "zq");
+}
+
 /* What it wants of messages of the assistant; mentioned: its source reads `message.thinking`. */
 static void find_call_traits(struct chat_template *t, bool mentioned)
 {
@@ -156,6 +168,7 @@ static void find_call_traits(struct chat_template *t, bool mentioned)
     two.second = true;
     t->traits.short_ids = call_shows(t, p, "") && !call_shows(t, long_id, "");
     t->traits.one_call = call_shows(t, p, "zq") && !call_shows(t, two, "zg");
+    t->traits.inner_results = embeds_results(t, p);
     t->traits.empty_parts = wants_empty_parts(t);
     find_reasoning(t, p, mentioned);
 }

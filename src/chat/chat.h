@@ -46,6 +46,7 @@ struct chat_traits {
     bool text_arguments; /* it wants their arguments as JSON text, not as an object */
     bool null_content;   /* it writes calls only of messages whose content is null */
     bool one_call;       /* it refuses a message's second call, or drops it */
+    bool inner_results;  /* it reads results as `tool_responses` of the message that called */
     bool short_ids;      /* it refuses ids of calls other than nine letters and digits */
     bool system;         /* it takes messages of the system; */
     bool no_system;      /* it does not, and takes the user's: that is where they go */

@@ -17,6 +17,11 @@ enum err chat_turn_prepare(const struct chat_template *tmpl,
  * reference. (split.c) */
 struct json_t *chat_split_messages(const struct chat_traits *traits, const struct json_t *messages);
 
+/* The conversation with results of tools as `tool_responses` of the message that called, each a
+ * name and the response, and with what the assistant says of them (traits->inner_results). The
+ * caller's reference. (embed.c) */
+struct json_t *chat_embed_results(const struct json_t *messages);
+
 bool chat_has_role(const struct json_t *m, const char *role);
 
 #endif

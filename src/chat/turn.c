@@ -467,11 +467,12 @@ enum err chat_turn_prepare(const struct chat_template *tmpl,
 {
     const struct chat_traits *traits = chat_template_traits(tmpl);
     bool wanted = chat_tools_wanted(turn->tools);
-    json_t *split = traits->one_call || traits->null_content
+    json_t *other = traits->one_call || traits->null_content
                         ? chat_split_messages(traits, turn->messages)
-                        : NULL;
-    *messages = messages_for(traits, split ? split : turn->messages, plain_of(tmpl));
-    json_decref(split);
+                    : traits->inner_results ? chat_embed_results(turn->messages)
+                                            : NULL;
+    *messages = messages_for(traits, other ? other : turn->messages, plain_of(tmpl));
+    json_decref(other);
     *vars = turn->vars ? json_copy((json_t *)turn->vars) : json_object();
     if (wanted && chat_template_calls_unknown(tmpl))
         return err_set_field(e,

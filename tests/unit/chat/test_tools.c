@@ -282,6 +282,57 @@ static void test_null_content(void **state)
 
 /* Reasoning of earlier steps reaches the model wherever a template looks for it, beside words and
  * calls too, and empty turns are none that it refuses. */
+/* A template that reads results in the message that called has them there, with what is said of
+ * them; what was said before is said before. */
+static void test_inner_results(void **state)
+{
+    (void)state;
+    static const char source[] =
+        "{% for m in messages %}<{{ m.role }}{% if m.reasoning_content %}({{ m.reasoning_content "
+        "}})"
+        "{% endif %}{% for c in m.tool_calls or [] %} call:{{ c.function.name }}{{ "
+        "c.function.arguments | tojson }}{% endfor %}{% for r in m.tool_responses or [] %} "
+        "response:{{ r.name }}{value:{{ r.response }}}{% endfor %}{{ ' ' + m.content if m.content "
+        "}}>{% endfor %}";
+#define ASK "{\"role\":\"user\",\"content\":\"q\"},"
+#define CALL(id, name)                                                                             \
+    "{\"id\":\"" id "\",\"type\":\"function\",\"function\":{\"name\":\"" name                      \
+    "\",\"arguments\":\"{}\"}}"
+#define CALLS(words, calls)                                                                        \
+    "{\"role\":\"assistant\",\"content\":\"" words                                                 \
+    "\",\"reasoning_content\":\"hm\",\"tool_calls\":[" calls "]}"
+#define RESULT(id, text) ",{\"role\":\"tool\",\"tool_call_id\":\"" id "\",\"content\":\"" text "\"}"
+#define SAY(text) ",{\"role\":\"assistant\",\"content\":\"" text "\"}"
+    static const struct {
+        const char *messages, *want;
+    } cases[] = {
+        {"[" ASK CALLS("", CALL("1", "f")) "]", "<user q><assistant(hm) call:f{}>"},
+        {"[" ASK CALLS("", CALL("1", "f")) RESULT("1", "5") "]",
+         "<user q><assistant(hm) call:f{} response:f{value:5}>"},
+        {"[" ASK CALLS("", CALL("1", "f")) RESULT("1", "5") SAY("five") SAY("yes") "]",
+         "<user q><assistant(hm) call:f{} response:f{value:5} five><assistant yes>"},
+        {"[" ASK CALLS("I look.", CALL("1", "f")) RESULT("1", "5") "]",
+         "<user q><assistant I look.><assistant(hm) call:f{} response:f{value:5}>"},
+        {"[" ASK CALLS("", CALL("1", "f") "," CALL("2", "g")) RESULT("2", "b") RESULT("1", "a")
+             RESULT("3", "c") SAY("") "]",
+         "<user q><assistant(hm) call:f{} call:g{} response:g{value:b} response:f{value:a} "
+         "response:unknown{value:c}><assistant>"},
+        {"[" ASK CALLS("", CALL("1", "f")) RESULT("1", "a") "," CALLS("b", CALL("2", "g"))
+             RESULT("2", "c") "]",
+         "<user q><assistant(hm) call:f{} response:f{value:a}><assistant b><assistant(hm) call:g{} "
+         "response:g{value:c}>"},
+        {"[" ASK CALLS("w", CALL("1", "f")) "," ASK "{\"role\":\"tool\",\"content\":\"r\"}]",
+         "<user q><assistant(hm) call:f{} w><user q><tool r>"},
+    };
+#undef ASK
+#undef CALL
+#undef CALLS
+#undef RESULT
+#undef SAY
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        check(source, cases[i].messages, NULL, cases[i].want);
+}
+
 static void test_reasoning(void **state)
 {
     (void)state;
@@ -603,12 +654,14 @@ static void test_released_wants(void **state)
         struct chat_template *t = read_released(known[i].file);
         const struct chat_traits *traits = chat_template_traits(t);
         if (traits->one_call != known[i].one_call || traits->short_ids != known[i].short_ids ||
-            traits->null_content != known[i].null_content)
-            fail_msg("%s: one call %d, short ids %d, null content %d",
+            traits->null_content != known[i].null_content ||
+            traits->inner_results != (strstr(known[i].file, "gemma-4") != NULL))
+            fail_msg("%s: one call %d, short ids %d, null content %d, results inside %d",
                      known[i].file,
                      traits->one_call,
                      traits->short_ids,
-                     traits->null_content);
+                     traits->null_content,
+                     traits->inner_results);
         assert_false(traits->thinking || traits->thinking_parts || traits->empty_parts);
         chat_template_destroy(t);
     }
@@ -643,6 +696,7 @@ int main(void)
         cmocka_unit_test(test_short_ids),
         cmocka_unit_test(test_one_call),
         cmocka_unit_test(test_null_content),
+        cmocka_unit_test(test_inner_results),
         cmocka_unit_test(test_reasoning),
         cmocka_unit_test(test_large_numbers),
         cmocka_unit_test(test_unknown),
