@@ -124,3 +124,15 @@ bool mem_add(size_t a, size_t b, size_t *out)
 {
     return !__builtin_add_overflow(a, b, out);
 }
+
+uint32_t mem_common(const void *a, const void *b, uint32_t known, uint32_t n)
+{
+    enum { MANY = 32 };
+    const uint32_t *x = a, *y = b;
+    uint32_t i = known;
+    while (i + MANY <= n && memcmp(x + i, y + i, MANY * sizeof *x) == 0)
+        i += MANY;
+    while (i < n && x[i] == y[i])
+        i++;
+    return i;
+}

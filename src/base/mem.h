@@ -25,6 +25,10 @@ void *mem_aligned(size_t n_bytes);
 bool mem_mul(size_t a, size_t b, size_t *out);
 bool mem_add(size_t a, size_t b, size_t *out);
 
+/* How many values of 32 bits, of n, two arrays begin with alike; that the first `known` are is
+ * given. Any thread; nothing allocated. */
+uint32_t mem_common(const void *a, const void *b, uint32_t known, uint32_t n);
+
 /* Count this thread's allocations from now on (or stop). Any thread; nothing allocated. */
 void mem_watch(bool on);
 

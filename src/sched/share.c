@@ -12,22 +12,11 @@
  */
 #include "sched/internal.h"
 
-#include <string.h>
+#include "base/mem.h"
 
 bool sched_is_ready(const struct sched_seq *seq)
 {
     return !seq->fetching && !seq->leader;
-}
-
-/* How many positions both texts have in common, of which `at` are known to be. */
-static uint32_t common_end(const int32_t *a, const int32_t *b, uint32_t at, uint32_t end)
-{
-    enum { STRIDE = 32 };
-    while (at + STRIDE <= end && memcmp(a + at, b + at, STRIDE * sizeof *a) == 0)
-        at += STRIDE;
-    while (at < end && a[at] == b[at])
-        at++;
-    return at;
 }
 
 /* Up to which position `seq` can wait for `a`; 0 if it cannot. They have the same blocks so far and
@@ -44,7 +33,7 @@ static uint32_t leads_until(const struct sched *s,
     if (k == 0 ? !kv_key_equal(&a->space, &seq->space)
                : a->table.n_blocks < k || a->table.blocks[k - 1] != seq->table.blocks[k - 1])
         return 0;
-    uint32_t until = common_end(a->tokens, seq->tokens, at, end);
+    uint32_t until = mem_common(a->tokens, seq->tokens, at, end);
     if (kv_n_states(s->kv) > 0) { /* it can be gone on from only where a state is kept */
         until -= until % size;
         if (sched_stored(a) >= until)

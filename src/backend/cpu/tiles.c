@@ -13,6 +13,8 @@
  * than 16 heads attend to a KV head a row fills a job by itself. */
 #include "backend/cpu/attend.h"
 
+#include "base/mem.h"
+
 #include <string.h>
 
 /* Few items over long contexts are split, so that all workers have their part. That changes no bit:
@@ -119,15 +121,10 @@ static uint32_t common_blocks(const struct cpu_backend *b,
                               const struct attn_row *y,
                               uint32_t known)
 {
-    enum { MANY = 64 };
-    const uint32_t *of_x = b->batch->seqs[x->seq].blocks, *of_y = b->batch->seqs[y->seq].blocks;
-    const uint32_t n = blocks_before(b, x, y);
-    uint32_t i = known;
-    while (i + MANY <= n && memcmp(of_x + i, of_y + i, MANY * sizeof *of_x) == 0)
-        i += MANY;
-    while (i < n && of_x[i] == of_y[i])
-        i++;
-    return i;
+    return mem_common(b->batch->seqs[x->seq].blocks,
+                      b->batch->seqs[y->seq].blocks,
+                      known,
+                      blocks_before(b, x, y));
 }
 
 /* Whether x, with so many blocks in common with y, stands before it in the order of their tables:

@@ -138,6 +138,24 @@ static void test_checked_sizes(void **state)
     assert_false(mem_add(SIZE_MAX, 1, &n));
 }
 
+static void test_common(void **state)
+{
+    (void)state;
+    enum { N = 100 };
+    uint32_t a[N], b[N];
+    for (uint32_t i = 0; i < N; i++)
+        a[i] = b[i] = i * i;
+    for (uint32_t at = 0; at < N; at++) { /* where they differ */
+        b[at]++;
+        for (uint32_t n = 0; n <= N; n++)
+            for (uint32_t known = 0; known <= at && known <= n; known++)
+                assert_int_equal(mem_common(a, b, known, n), n < at ? n : at);
+        b[at]--;
+    }
+    assert_int_equal(mem_common(a, b, 0, N), N);
+    assert_int_equal(mem_common(NULL, NULL, 0, 0), 0);
+}
+
 static void test_allocates(void **state)
 {
     (void)state;
@@ -219,6 +237,7 @@ int main(void)
         cmocka_unit_test(test_err),
         cmocka_unit_test(test_err_cuts_long_texts),
         cmocka_unit_test(test_checked_sizes),
+        cmocka_unit_test(test_common),
         cmocka_unit_test(test_allocates),
         cmocka_unit_test(test_watch_counts),
         cmocka_unit_test(test_clock),
