@@ -49,7 +49,25 @@ static bool stays(const struct gguf_tensor *t)
                                        "laurel",
                                        "per_layer_model_proj",
                                        "ssm_conv1d",
-                                       "shortconv.conv.weight"};
+                                       "shortconv.conv.weight",
+                                       "indexer.q_proj.weight",
+                                       "indexer.k_proj.weight",
+                                       /* RWKV's, some of which must be floats to run */
+                                       "time_mix_first.weight",
+                                       "time_mix_w0.weight",
+                                       "time_mix_w1.weight",
+                                       "time_mix_w2.weight",
+                                       "time_mix_v0.weight",
+                                       "time_mix_v1.weight",
+                                       "time_mix_v2.weight",
+                                       "time_mix_a0.weight",
+                                       "time_mix_a1.weight",
+                                       "time_mix_a2.weight",
+                                       "time_mix_g1.weight",
+                                       "time_mix_g2.weight",
+                                       "time_mix_decay_w1.weight",
+                                       "time_mix_decay_w2.weight",
+                                       "time_mix_lerp_fused.weight"};
     for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++) {
         if (contains(t, kept[i]))
             return true;
