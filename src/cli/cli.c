@@ -54,10 +54,23 @@ void cli_guard_mappings(void)
     sigaction(SIGBUS, &action, NULL);
 }
 
+static bool in_argp;
+
+/* argp ends the process itself behind --help, without a look at whether that was written. */
+static void check_help(void)
+{
+    if (!in_argp || (fflush(stdout) == 0 && !ferror(stdout)))
+        return;
+    perror("weir: standard output");
+    _exit(EXIT_FAILED);
+}
+
 void cli_parse(const struct argp *argp, int argc, char **argv, void *input)
 {
     argp_err_exit_status = EXIT_USAGE;
+    in_argp = atexit(check_help) == 0;
     argp_parse(argp, argc, argv, 0, NULL, input);
+    in_argp = false;
 }
 
 /* Decimal digits to a number; *end is what follows them. */

@@ -11,6 +11,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #define BLOCK_TOKENS 16
 #define CHUNK_ROWS 128
@@ -176,13 +178,21 @@ static enum err decode(struct session *s, uint32_t n_greedy, int32_t next, struc
     return OK;
 }
 
+/* All rows or no file; but what is no regular file stays. */
 static enum err write_rows(const char *path, const float *rows, size_t n, struct err_info *e)
 {
+    struct stat st;
     FILE *f = fopen(path, "wb");
     bool ok = f && fwrite(rows, sizeof *rows, n, f) == n;
-    if (f && fclose(f) != 0)
+    int why = errno;
+    const bool regular = f && fstat(fileno(f), &st) == 0 && S_ISREG(st.st_mode);
+    if (f && fclose(f) != 0 && ok) {
+        why = errno;
         ok = false;
-    return ok ? OK : err_set(e, ERR_IO, "%s: %s", path, strerror(errno));
+    }
+    if (!ok && regular)
+        unlink(path);
+    return ok ? OK : err_set(e, ERR_IO, "%s: %s", path, strerror(why));
 }
 
 /* The last token that is chosen is not computed with. */

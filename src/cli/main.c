@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -70,6 +71,7 @@ static void take_standard_streams(void)
 int main(int argc, char **argv)
 {
     take_standard_streams();
+    signal(SIGXFSZ, SIG_IGN); /* a write past a limit shall fail, not kill */
     if (argc < 2) {
         usage(stderr);
         return EXIT_USAGE;

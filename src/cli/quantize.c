@@ -50,7 +50,6 @@ static void catch_signals(void)
     if (sigaction(SIGHUP, NULL, &before) != 0 || before.sa_handler != SIG_IGN)
         sigaction(SIGHUP, &stop, NULL);
     signal(SIGPIPE, SIG_IGN);
-    signal(SIGXFSZ, SIG_IGN); /* a write past a limit shall fail, not kill */
 }
 
 static error_t parse_option(int key, char *arg, struct argp_state *state)

@@ -37,6 +37,14 @@ struct settings {
     bool has_now;
 };
 
+/* strptime takes the 31st of any month. */
+static bool is_time(const struct tm *t)
+{
+    struct tm same = *t;
+    (void)timegm(&same);
+    return same.tm_mday == t->tm_mday && same.tm_sec == t->tm_sec;
+}
+
 static error_t parse_option(int key, char *arg, struct argp_state *state)
 {
     struct settings *s = state->input;
@@ -53,7 +61,7 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
         return 0;
     case KEY_NOW:
         end = strptime(arg, "%Y-%m-%dT%H:%M:%S", &s->now);
-        if (!end || *end)
+        if (!end || *end || !is_time(&s->now))
             argp_error(state, "--now: '%s' is not a time such as 2026-01-31T12:00:00", arg);
         s->has_now = true;
         return 0;

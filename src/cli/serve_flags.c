@@ -255,7 +255,7 @@ const struct serve_flag serve_flags[] = {
     {"max-connections",
      "N",
      "open connections (default 8192)",
-     NUMBER(http.max_connections, 1, 1 << 20)},
+     NUMBER(http.max_connections, 1, 1000000)},
     {"drain-timeout",
      "SECONDS",
      "how long SIGTERM lets requests finish (default 30)",

@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import pty
+import resource
 import select
 import subprocess
 import time
@@ -46,7 +47,7 @@ def test_help_has_examples(command):
 
 @pytest.mark.parametrize("args", [
     ["serve", "--port", "70000"], ["serve", "--kv-memory", "many"], ["serve", "--kv-type", "f8"],
-    ["serve", "--max-running", "0"], ["serve", "stray"], ["logits", "-m", NANO],
+    ["serve", "--max-running", "0"], ["serve", "--max-connections", "1000001"], ["serve", "stray"], ["logits", "-m", NANO],
     ["logits", "-m", NANO, "--tokens", "1", "--rows", "x"], ["run", "--temperature", "9"],
     ["run", "--raw", "-s", "Be short.", "-p", "x"],
     ["bench", "--batch", "1,x"], ["bench", "--batch-tokens", "0"], ["tokenize", "stray"],
@@ -261,11 +262,27 @@ def test_a_closed_stderr_is_no_file(tmp_path):
     assert log.read_text() == ""
 
 
-@pytest.mark.parametrize("args", [["--version"], ["--help"], ["tokenize", "--file", "/etc/hostname"]])
+@pytest.mark.parametrize("args", [["--version"], ["--help"], ["tokenize", "--file", "/etc/hostname"],
+                                  ["run", "--help"], ["cache", "--usage"]])
 def test_a_closed_stdout_is_a_failure(args):
     r = subprocess.run([WEIR, *args], preexec_fn=lambda: os.close(1), stderr=subprocess.PIPE)
     assert r.returncode == 1 and b"standard output" in r.stderr, r
     assert len(r.stderr.splitlines()) == 1, r
+
+
+def test_a_limit_on_files_is_a_failure(tmp_path):
+    """A line that says so, and no half file by the name that was asked for."""
+    out, before = tmp_path / "rows", {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1024, 1024))}
+    r = subprocess.run([WEIR, "logits", "-t", "1,2,3", "-r", "0,1,2", "-o", out], capture_output=True, **before)
+    assert r.returncode == 1 and r.stderr.endswith(b"rows: File too large\n") and not out.exists(), r
+    with open(tmp_path / "text", "w") as f:
+        r = subprocess.run([WEIR, "inspect", "--full"], stdout=f, stderr=subprocess.PIPE, **before)
+    assert r.returncode == 1 and r.stderr == b"weir: standard output: File too large\n", r
+
+
+def test_what_cannot_hold_logits_stays():
+    r = weir("logits", "-t", "1,2,3", "-o", "/dev/full")
+    assert r.returncode == 1 and b"/dev/full: No space left" in r.stderr and os.path.exists("/dev/full"), r
 
 
 def test_a_closed_stdin_is_a_failure():

@@ -53,6 +53,7 @@ def test_errors(template, context, words, tmp_path):
 
 def test_usage():
     for args in ([], ["--context", "x", "--now", "soon"], ["--context", "x", "y"],
+                 ["--context", "x", "--now", "2026-02-31T12:00:00"],
                  ["--context", "x", "-m", "a", "--template", "b"]):
         r = subprocess.run([WEIR, "render", *args], capture_output=True, timeout=60)
         assert r.returncode == 2 and r.stderr
