@@ -196,26 +196,32 @@ const char *cli_model_path(const char *given, struct err_info *e)
     return NULL;
 }
 
-enum err cli_read_file(const char *path, char **out, size_t *n, struct err_info *e)
+enum err cli_read_file(const char *path, size_t max, char **out, size_t *n, struct err_info *e)
 {
     bool is_stdin = strcmp(path, "-") == 0;
     FILE *f = is_stdin ? stdin : fopen(path, "rb");
     if (!f)
         return err_set(e, ERR_IO, "%s: %s", path, strerror(errno));
     size_t cap = 1 << 16, len = 0, got;
-    char *data = mem_alloc(cap);
-    while ((got = fread(data + len, 1, cap - len - 1, f)) > 0) {
+    char *data = malloc(cap);
+    while (data && len <= max && (got = fread(data + len, 1, cap - len - 1, f)) > 0) {
         len += got;
-        if (cap - len == 1)
-            data = mem_realloc(data, cap *= 2);
+        char *more = cap - len > 1 ? data : realloc(data, cap *= 2);
+        if (!more)
+            free(data);
+        data = more;
     }
     const int why = ferror(f) ? errno : 0; /* what follows may change errno */
     const bool failed = ferror(f) != 0;
     if (!is_stdin)
         fclose(f);
-    if (failed) {
+    if (!data)
+        return err_set(e, ERR_NOMEM, "%s: no memory for more than %zu bytes", path, len);
+    if (failed || len > max) {
+        explicit_bzero(data, len); /* it may be a key */
         free(data);
-        return err_set(e, ERR_IO, "%s: %s", path, strerror(why));
+        return failed ? err_set(e, ERR_IO, "%s: %s", path, strerror(why))
+                      : err_set(e, ERR_TOO_LARGE, "%s is too large", path);
     }
     data[len] = '\0';
     *out = data;

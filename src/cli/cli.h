@@ -60,8 +60,10 @@ uint32_t *cli_list(struct argp_state *s,
  * the installed share folder; NULL with *e filled if there is none. Static storage. */
 const char *cli_model_path(const char *given, struct err_info *e);
 
-/* Read a whole file, or stdin for "-", NUL-terminated behind *n bytes; malloc'd. */
-enum err cli_read_file(const char *path, char **out, size_t *n, struct err_info *e) WEIR_MUST_USE;
+/* Read a whole file, or stdin for "-", NUL-terminated behind *n bytes; malloc'd. Errors: ERR_IO,
+ * ERR_NOMEM; ERR_TOO_LARGE beyond max bytes, of which no more are read. */
+enum err cli_read_file(const char *path, size_t max, char **out, size_t *n, struct err_info *e)
+    WEIR_MUST_USE;
 
 /* "loading [####    ] 50 %" on a terminal, once it has taken more than a second; fraction 1 ends
  * the line. Nothing elsewhere. */

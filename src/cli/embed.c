@@ -199,7 +199,7 @@ static enum err embed_lines(const struct session *s, struct err_info *e)
 {
     char *text;
     size_t n, n_lines = 0, cap = 64;
-    enum err err = cli_read_file("-", &text, &n, e);
+    enum err err = cli_read_file("-", SIZE_MAX, &text, &n, e);
     if (err)
         return err;
     const char **lines = mem_alloc(cap * sizeof *lines);

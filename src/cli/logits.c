@@ -77,7 +77,7 @@ static enum err read_tokens(const struct options *o,
     char *text = NULL;
     size_t len = 0;
     if (o->tokens[0] == '@') {
-        enum err err = cli_read_file(o->tokens + 1, &text, &len, e);
+        enum err err = cli_read_file(o->tokens + 1, SIZE_MAX, &text, &len, e);
         if (err)
             return err;
         if (memchr(text, '\0', len)) {

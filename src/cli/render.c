@@ -93,7 +93,7 @@ static enum err open_source(const struct settings *s, struct source *out, struct
     struct gguf_str text = {NULL, 0};
     enum err err;
     if (s->template) {
-        err = cli_read_file(s->template, &out->file, &out->n, e);
+        err = cli_read_file(s->template, SIZE_MAX, &out->file, &out->n, e);
         out->text = out->file;
         return err;
     }
@@ -125,7 +125,8 @@ static enum err render(const struct settings *s, struct err_info *e)
     char *context = NULL;
     size_t n = 0;
     enum err err;
-    if (!(err = open_source(s, &source, e)) && !(err = cli_read_file(s->context, &context, &n, e)))
+    if (!(err = open_source(s, &source, e)) &&
+        !(err = cli_read_file(s->context, SIZE_MAX, &context, &n, e)))
         err = chat_render_file(source.text,
                                source.n,
                                source.tokenizer,

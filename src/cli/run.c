@@ -276,7 +276,7 @@ static int answer_pipe(struct session *s)
     struct err_info e;
     char *text;
     size_t n;
-    if (cli_read_file("-", &text, &n, &e) != OK)
+    if (cli_read_file("-", SIZE_MAX, &text, &n, &e) != OK)
         return cli_fail("run", &e);
     while (n > 0 && (text[n - 1] == '\n' || text[n - 1] == '\r'))
         n--;
@@ -306,7 +306,8 @@ static enum err read_grammar(struct session *s, struct err_info *e)
     enum err err;
     if (!path)
         return OK;
-    if ((err = engine_vocab(s->engine, &vocab, e)) || (err = cli_read_file(path, &text, &n, e)))
+    if ((err = engine_vocab(s->engine, &vocab, e)) ||
+        (err = cli_read_file(path, SIZE_MAX, &text, &n, e)))
         return err;
     struct grammar_builder *b = grammar_builder_create(path);
     grammar_node root =

@@ -164,7 +164,7 @@ static enum err make_template(struct server *s, struct gguf_str own, struct err_
         s->template = chat_template_create(own.data, own.len);
         return OK;
     }
-    enum err err = cli_read_file(file, &text, &n, e);
+    enum err err = cli_read_file(file, SIZE_MAX, &text, &n, e);
     if (!err)
         err = use_template(s, "--chat-template-file", text, n, e);
     free(text);

@@ -22,17 +22,15 @@ static enum err read_text(
     const char *flag, const char *path, char **out, size_t *n, struct err_info *e)
 {
     struct err_info why = {0};
-    enum err err = cli_read_file(path, out, n, &why);
+    enum err err = cli_read_file(path, MAX_BYTES, out, n, &why);
     if (err)
         return err_set_field(e, err, flag, "%s", why.text);
-    const bool large = *n > MAX_BYTES;
-    if (!large && !memchr(*out, '\0', *n))
+    if (!memchr(*out, '\0', *n))
         return OK;
     explicit_bzero(*out, *n);
     free(*out);
     *out = NULL;
-    return large ? err_set_field(e, ERR_TOO_LARGE, flag, "%s is too large", path)
-                 : err_set_field(e, ERR_FORMAT, flag, "%s is no text: it has a NUL byte", path);
+    return err_set_field(e, ERR_FORMAT, flag, "%s is no text: it has a NUL byte", path);
 }
 
 static void wipe(char **text)

@@ -196,7 +196,7 @@ static enum err run(const struct settings *s, struct err_info *e)
     if (!err)
         err = tokenizer_create(g, &t, e);
     if (!err)
-        err = cli_read_file(s->file, &in, &n, e);
+        err = cli_read_file(s->file, SIZE_MAX, &in, &n, e);
     if (!err && s->decode)
         err = decode_all(t, s, in, n, e);
     else if (!err)

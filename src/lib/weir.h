@@ -39,7 +39,7 @@ enum weir_status {
     WEIR_ERR_FORMAT,      /* the model's file is not what it claims to be */
     WEIR_ERR_UNSUPPORTED, /* neither this build nor this model does it */
     WEIR_ERR_INVALID,     /* what was given is out of range, or no UTF-8 */
-    WEIR_ERR_NOT_FOUND,   /* no such file or device */
+    WEIR_ERR_NOT_FOUND,   /* no such device, or no plugin for it */
     WEIR_ERR_TOO_LONG,    /* prompt and answer do not fit the context, or a template its bounds */
     WEIR_ERR_BUSY,        /* too many wait already: come back later */
     WEIR_ERR_INTERNAL,    /* a bug, or a device that failed */

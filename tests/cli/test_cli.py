@@ -280,6 +280,23 @@ def test_a_limit_on_files_is_a_failure(tmp_path):
     assert r.returncode == 1 and r.stderr == b"weir: standard output: File too large\n", r
 
 
+@pytest.mark.parametrize("args", [["tokenize", "--file", "/dev/zero"], ["render", "--context", "/dev/zero"],
+                                  ["run", "-p", "x", "--grammar-file", "/dev/zero"]])
+@pytest.mark.skipif("WEIR_SANITIZED" in os.environ, reason="a sanitizer needs more addresses than that")
+def test_a_file_without_an_end_is_a_failure(args):
+    def little():
+        resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+
+    r = subprocess.run([WEIR, *args], capture_output=True, preexec_fn=little)
+    lines = r.stderr.splitlines()
+    assert r.returncode == 1 and len(lines) == 1 and b"/dev/zero: no memory for more than" in lines[0], r
+
+
+def test_of_a_file_of_keys_no_more_is_read_than_it_may_have():
+    r = weir("serve", "-m", NANO, "--port", "0", "--api-keys", "/dev/zero")
+    assert r.returncode == 1 and b"/dev/zero is too large" in r.stderr and len(r.stderr.splitlines()) == 1, r
+
+
 def test_what_cannot_hold_logits_stays():
     r = weir("logits", "-t", "1,2,3", "-o", "/dev/full")
     assert r.returncode == 1 and b"/dev/full: No space left" in r.stderr and os.path.exists("/dev/full"), r
