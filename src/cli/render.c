@@ -73,6 +73,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *state)
             argp_error(state, "--context is needed");
         if (s->model && s->template)
             argp_error(state, "--model and --template exclude each other");
+        if (s->context && s->template && strcmp(s->context, "-") == 0 &&
+            strcmp(s->template, "-") == 0)
+            argp_error(state, "--context and --template: only one can be standard input");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;

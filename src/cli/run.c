@@ -89,6 +89,8 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
     case ARGP_KEY_END:
         if (o->grammar && o->schema)
             argp_error(s, "--grammar-file and --json-schema exclude each other");
+        if (!o->prompt && strcmp(o->grammar ? o->grammar : o->schema ? o->schema : "", "-") == 0)
+            argp_error(s, "the form of the answer is read from standard input: give the --prompt");
         if (o->raw && o->system)
             argp_error(s, "--raw and --system exclude each other: plain text has no messages");
         return 0;

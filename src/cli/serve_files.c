@@ -4,6 +4,8 @@
 #include "base/log.h"
 #include "cli/cli.h"
 
+#include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -17,12 +19,40 @@ static void warn_if_open(const char *flag, const char *path)
         log_warn("%s: others on this machine may read or change %s", flag, path);
 }
 
-/* The text of a file, malloc'd and wiped by whoever frees it; `flag` is the field of errors. */
-static enum err read_text(
-    const char *flag, const char *path, char **out, size_t *n, struct err_info *e)
+static bool is_regular(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) != 0 || S_ISREG(st.st_mode); /* if there is none opening it says so */
+}
+
+/* A pipe may be read, once, and nobody may write to it: until it has been read what is asked to end
+ * ends, for nothing has begun. */
+static enum err read_interruptibly(const char *path, char **out, size_t *n, struct err_info *e)
+{
+    sigset_t ends, before;
+    sigemptyset(&ends);
+    sigaddset(&ends, SIGTERM);
+    sigaddset(&ends, SIGINT);
+    pthread_sigmask(SIG_UNBLOCK, &ends, &before);
+    enum err err = cli_read_file(path, MAX_BYTES, out, n, e);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return err;
+}
+
+/* The text of a file, malloc'd and wiped by whoever frees it; `flag` is the field of errors. Read
+ * again, it must not wait for anybody: the thread is the one that hears of signals. */
+static enum err read_text(const struct serve_files *f,
+                          const char *flag,
+                          const char *path,
+                          char **out,
+                          size_t *n,
+                          struct err_info *e)
 {
     struct err_info why = {0};
-    enum err err = cli_read_file(path, MAX_BYTES, out, n, &why);
+    if (f->again && !is_regular(path))
+        return err_set_field(e, ERR_IO, flag, "%s is no regular file", path);
+    enum err err = f->again ? cli_read_file(path, MAX_BYTES, out, n, &why)
+                            : read_interruptibly(path, out, n, &why);
     if (err)
         return err_set_field(e, err, flag, "%s", why.text);
     if (!memchr(*out, '\0', *n))
@@ -50,10 +80,12 @@ bool serve_is_key(const char *s)
 }
 
 /* The first line, which must be a key. */
-static enum err read_admin_key(const struct serve_options *o, char **out, struct err_info *e)
+static enum err read_admin_key(struct serve_files *f, struct err_info *e)
 {
+    const char *path = f->opt->admin_key_file;
+    char **out = &f->admin_key;
     size_t n;
-    enum err err = read_text("admin-key-file", o->admin_key_file, out, &n, e);
+    enum err err = read_text(f, "admin-key-file", path, out, &n, e);
     if (err)
         return err;
     /* NOLINTNEXTLINE(clang-analyzer-core.*): without an error there is a text */
@@ -64,18 +96,19 @@ static enum err read_admin_key(const struct serve_options *o, char **out, struct
                              ERR_FORMAT,
                              "admin-key-file",
                              "the first line of %s must be the key: visible ASCII without blanks",
-                             o->admin_key_file);
+                             path);
     }
-    warn_if_open("admin-key-file", o->admin_key_file);
+    warn_if_open("admin-key-file", path);
     return OK;
 }
 
-static enum err read_tls(const struct serve_options *o, char **cert, char **key, struct err_info *e)
+static enum err read_tls(struct serve_files *f, struct err_info *e)
 {
+    const struct serve_options *o = f->opt;
     size_t n;
-    enum err err = read_text("tls-cert", o->tls_cert_file, cert, &n, e);
+    enum err err = read_text(f, "tls-cert", o->tls_cert_file, &f->tls_cert, &n, e);
     if (!err)
-        err = read_text("tls-key", o->tls_key_file, key, &n, e);
+        err = read_text(f, "tls-key", o->tls_key_file, &f->tls_key, &n, e);
     if (!err)
         warn_if_open("tls-key", o->tls_key_file);
     return err;
@@ -90,9 +123,9 @@ enum err serve_files_open(struct serve_files *f, const struct serve_options *o, 
     else if (o->log_slow)
         err = line_log_open(NULL, "slow log", &f->lines, e);
     if (!err && o->admin_key_file)
-        err = read_admin_key(o, &f->admin_key, e);
+        err = read_admin_key(f, e);
     if (!err && o->tls_cert_file)
-        err = read_tls(o, &f->tls_cert, &f->tls_key, e);
+        err = read_tls(f, e);
     return err;
 }
 
@@ -105,7 +138,7 @@ enum err serve_files_load_keys(const struct serve_files *f, struct api *api, str
     struct err_info why = {0};
     if (!path)
         return OK;
-    enum err err = read_text("api-keys", path, &text, &n, e);
+    enum err err = read_text(f, "api-keys", path, &text, &n, e);
     if (err)
         return err;
     err = api_load_keys(api, text, n, &n_plain, &why);
@@ -149,18 +182,19 @@ void serve_files_reload(struct serve_files *f, struct api *api, struct http_serv
 {
     const struct serve_options *o = f->opt;
     struct err_info e = {0};
+    f->again = true;
     if (o->api_keys_file)
         say("api-keys", serve_files_load_keys(f, api, &e), &e);
     e = (struct err_info){0};
     if (o->admin_key_file) {
-        enum err err = read_admin_key(o, &f->admin_key, &e);
+        enum err err = read_admin_key(f, &e);
         if (!err)
             api_set_admin_key(api, f->admin_key);
         say("admin-key-file", err, &e);
     }
     e = (struct err_info){0};
     if (o->tls_cert_file) {
-        enum err err = read_tls(o, &f->tls_cert, &f->tls_key, &e);
+        enum err err = read_tls(f, &e);
         if (!err)
             err = http_server_set_identity(http, f->tls_cert, f->tls_key, &e);
         say("tls-cert", err, &e);

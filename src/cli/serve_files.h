@@ -14,6 +14,7 @@ struct serve_files {
     struct line_log *lines;   /* of calls, or NULL */
     char *tls_cert, *tls_key; /* texts, until the server has them */
     char *admin_key;
+    bool again; /* they have been read before: what is no regular file is an error */
 };
 
 /* Open the log and read what must be known before the server is there. */

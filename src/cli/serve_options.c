@@ -173,11 +173,15 @@ static void apply_reasoning(struct serve_options *o)
     }
 }
 
-/* What fits together. */
+/* What fits together, of what was given. */
 static void check_options(const struct serve_options *o, struct argp_state *s)
 {
     if (o->engine.cache_bytes && !o->engine.cache_dir)
         argp_error(s, "--cache-disk: says how much --cache-dir may take, which is not given");
+    if ((o->batches.n_parallel || o->batches.max_file_bytes) && !o->batches.dir)
+        argp_error(s,
+                   "--batch-parallel and --batch-file: are of the batches in --batch-dir, which is "
+                   "not given");
     if (o->api_key && o->api_keys_file)
         argp_error(s, "--api-key and --api-keys: give one of them");
     if (!o->tls_cert_file != !o->tls_key_file)
@@ -246,9 +250,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
     switch (key) {
     case ARGP_KEY_END:
         take_environment(s);
+        check_options(o, s);
         apply_preset(o);
         apply_reasoning(o);
-        check_options(o, s);
         if (o->batches.dir)
             take_uploads(o);
         return 0;

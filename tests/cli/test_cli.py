@@ -49,7 +49,8 @@ def test_help_has_examples(command):
     ["serve", "--port", "70000"], ["serve", "--kv-memory", "many"], ["serve", "--kv-type", "f8"],
     ["serve", "--max-running", "0"], ["serve", "--max-connections", "1000001"], ["serve", "stray"], ["logits", "-m", NANO],
     ["logits", "-m", NANO, "--tokens", "1", "--rows", "x"], ["run", "--temperature", "9"],
-    ["run", "--raw", "-s", "Be short.", "-p", "x"],
+    ["run", "--raw", "-s", "Be short.", "-p", "x"], ["run", "--grammar-file", "-"], ["run", "--json-schema", "-"],
+    ["render", "--context", "-", "--template", "-"], ["serve", "--batch-parallel", "2"], ["serve", "--batch-file", "1M"],
     ["bench", "--batch", "1,x"], ["bench", "--batch-tokens", "0"], ["tokenize", "stray"],
     ["devices", "stray"], ["inspect", "a", "b"],
 ])

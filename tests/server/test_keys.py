@@ -2,11 +2,16 @@
 
 import hashlib
 import json
+import os
 import re
+import signal
 import socket
+import subprocess
 import threading
+import time
 
 import pytest
+from conftest import WEIR
 
 CHAT = "/v1/chat/completions"
 COMPLETIONS = "/v1/completions"
@@ -293,10 +298,27 @@ def test_reload(start_server, keys_file):
         ask(server, "kc")
     keys_file.unlink()
     assert "error: reload: api-keys" in server.reload()
+    os.mkfifo(keys_file)  # nobody writes to it: who hears of signals must not wait for that
+    assert "error: reload: api-keys" in server.reload()
     ask(server, "kc")
     text = server.request("GET", "/metrics", headers=bearer("kc"))[2].decode()
     assert 'weir_key_requests_total{key="a"} 2\n' in text  # across keys and limits
     assert 'weir_key_requests_total{key="b"} 0\n' in text  # closed, not forgotten
+
+
+def test_keys_from_a_pipe(keys_file):
+    """They are read once, at start; until then a server that is told to end ends."""
+    os.mkfifo(keys_file)
+    with subprocess.Popen([WEIR, "serve", "--port", "0", "--api-keys", keys_file], stderr=subprocess.PIPE) as p:
+        time.sleep(0.3)
+        assert p.poll() is None
+        p.terminate()
+        assert p.wait(30) == -signal.SIGTERM
+    with subprocess.Popen([WEIR, "serve", "--port", "0", "--api-keys", keys_file], stderr=subprocess.PIPE) as p:
+        write_keys(keys_file, {"name": "a", "key": "ka"})
+        assert any(b"listening" in line for line in p.stderr)
+        p.terminate()
+        assert p.wait(60) == 0
 
 
 def test_reload_under_traffic(start_server, keys_file):
