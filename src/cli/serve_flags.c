@@ -82,7 +82,9 @@ static void take_pooling(struct argp_state *s, const char *flag, const char *arg
 static void take_prefix(struct argp_state *s, const char *flag, const char *arg)
 {
     struct serve_options *o = s->input;
-    if (arg[0] != '/' || arg[1] == '\0' || arg[strlen(arg) - 1] == '/' || strchr(arg, '?'))
+    static const char plain[] = "/-._~0123456789"
+                                "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    if (arg[0] != '/' || arg[1] == '\0' || arg[strlen(arg) - 1] == '/' || arg[strspn(arg, plain)])
         argp_error(s, "%s: '%s' is not like /path", flag, arg);
     o->api_prefix = arg;
 }

@@ -109,6 +109,10 @@ static enum err read_config(const struct weir_options *o,
         return err_set(e, ERR_INVALID, "device '%.40s': not auto, cpu, cuda or cuda:N", o->device);
     if (o->kv_type && kv_type_parse(o->kv_type, &cfg->kv_type) != OK)
         return err_set(e, ERR_INVALID, "kv_type '%.40s': not f16, f32, bf16 or q8_0", o->kv_type);
+    if (o->n_ctx == 1)
+        return err_set(e, ERR_INVALID, "n_ctx 1: a prompt and an answer are two tokens at least");
+    if (o->cache_bytes && (!o->cache_dir || !o->cache_dir[0]))
+        return err_set(e, ERR_INVALID, "cache_bytes: of cache_dir, which is not given");
     cfg->n_threads = o->n_threads;
     cfg->n_ctx = o->n_ctx;
     cfg->kv_bytes = o->kv_bytes;
@@ -137,6 +141,8 @@ static enum err make_template(struct weir *w, const char *given, struct err_info
 {
     struct gguf_str own = {NULL, 0};
     enum err err = gguf_get_str(w->model->gguf, "tokenizer.chat_template", &own, e);
+    if (given && !given[0])
+        return err_set(e, ERR_INVALID, "chat_template: it is empty");
     if (given)
         own = (struct gguf_str){given, strlen(given)};
     if (!err)

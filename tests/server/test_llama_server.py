@@ -310,7 +310,8 @@ def test_slots_and_adapters(server, start_server):
 
 @pytest.mark.parametrize("flags, word", [
     (["--chat-template", "chatm"], "chatml"), (["--alias", "a,,b"], "--alias"), (["--alias", "x" * 129], "--alias"),
-    (["--api-prefix", "llm"], "--api-prefix"), (["--api-prefix", "/"], "--api-prefix"), (["--slots", "maybe"], "--slots"),
+    (["--api-prefix", "llm"], "--api-prefix"), (["--api-prefix", "/"], "--api-prefix"),
+    (["--api-prefix", "/a b"], "--api-prefix"), (["--slots", "maybe"], "--slots"),
     (["--max-tokens", "0"], "--max-tokens"), (["--chat-template", "chatml", "--chat-template-file", "x"], "give one"),
 ])
 def test_flags_that_are_wrong(flags, word):

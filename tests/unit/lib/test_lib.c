@@ -129,6 +129,12 @@ static void test_what_cannot_be_opened(void **state)
     refuse_open(&o, WEIR_ERR_INVALID, "GiB");
     o = good, o.chat_template = "{% if %}";
     refuse_open(&o, WEIR_ERR_INVALID, "chat_template: ");
+    o = good, o.chat_template = "";
+    refuse_open(&o, WEIR_ERR_INVALID, "chat_template: it is empty");
+    o = good, o.n_ctx = 1;
+    refuse_open(&o, WEIR_ERR_INVALID, "two tokens at least");
+    o = good, o.cache_bytes = 1 << 30;
+    refuse_open(&o, WEIR_ERR_INVALID, "cache_dir, which is not given");
     o = good, o.cache_dir = "/dev/null/cache";
     refuse_open(&o, WEIR_ERR_IO, "");
     o = good, o.size = 0;
