@@ -21,7 +21,7 @@ void log_set_level(enum log_level level)
 
 void log_set_sink(void (*fn)(void *ctx, int level, const char *line), void *ctx)
 {
-    sink = fn;
+    sink = fn ? fn : to_stderr;
     sink_ctx = ctx;
 }
 

@@ -9,6 +9,7 @@ enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO };
 
 /* Before threads start. */
 void log_set_level(enum log_level level); /* default LOG_INFO */
+/* NULL: stderr */
 void log_set_sink(void (*fn)(void *ctx, int level, const char *line), void *ctx);
 void log_line(enum log_level level, const char *fmt, ...) WEIR_PRINTF(2, 3);
 

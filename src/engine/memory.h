@@ -7,6 +7,10 @@
 
 /* On the host: is there as much memory at all as was asked for? Errors: ERR_INVALID. */
 enum err memory_check_asked(const struct engine *eng, struct err_info *e) WEIR_MUST_USE;
+/* Likewise for the RAM tier, beside what lies on the host. Errors: ERR_INVALID. */
+enum err memory_check_host(const struct engine *eng,
+                           bool on_device,
+                           struct err_info *e) WEIR_MUST_USE;
 
 /* Decide how many blocks and panes there are (eng->memory), and shorten eng->n_ctx to what they can
  * hold. room_bytes: what the device has for them; 0: it is the host, which is asked here. Errors:

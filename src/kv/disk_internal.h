@@ -75,8 +75,8 @@ struct disk {
     struct kv_tier_stats stats;   /* but entries, ignored, on and writes */
     uint64_t n_own;               /* entries of `held` that are of our model */
     uint64_t held_bytes;          /* of all of `held`: what can be removed to make room */
-    uint64_t ignored_found;       /* by the last scan */
-    uint64_t ignored_met;         /* by fetches */
+    uint64_t ignored_found;       /* the most that a scan found and left there */
+    uint64_t ignored_met;         /* by fetches, and removed by scans: a counter never goes back */
     uint64_t fetch_us, store_us;  /* learned; of one block */
     uint32_t n_storing;           /* slots that are FILLING or STORE */
     bool fetching, storing;       /* a job is being done right now */

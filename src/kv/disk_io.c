@@ -67,12 +67,14 @@ static bool may_pass(int error)
     return error == EMFILE || error == ENFILE || error == ENOMEM;
 }
 
-/* Of writing. What is not there, or there already, tells of who empties the folder meanwhile. */
+/* Of writing. What is not there, or there already, tells of who empties the folder meanwhile, or of
+ * a stranger's folder that has a block's name: that block alone is not written. */
 static enum err error_of(int error)
 {
     if (error == ENOSPC || error == EDQUOT)
         return ERR_FULL;
-    return may_pass(error) || error == ENOENT || error == EEXIST ? ERR_NOMEM : ERR_IO;
+    return may_pass(error) || error == ENOENT || error == EEXIST || error == EISDIR ? ERR_NOMEM
+                                                                                    : ERR_IO;
 }
 
 static void note_error(struct disk *d)
@@ -161,10 +163,11 @@ static void stamp(struct disk *d, int fd)
 
 /* --- removing --------------------------------------------------------------------------------- */
 
-/* A path that leads nowhere any more. What lies behind a link is not ours. */
+/* A path that leads to no file any more. What lies behind a link, or in a folder that has a
+ * segment's name, is not ours. */
 static bool is_gone(int error)
 {
-    return error == ENOENT || error == ENOTDIR || error == ELOOP;
+    return error == ENOENT || error == ENOTDIR || error == ELOOP || error == EISDIR;
 }
 
 /* false: it may still be there. */

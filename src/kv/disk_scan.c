@@ -83,7 +83,7 @@ struct scan {
     bool no_memory;
     struct kv_file *segments; /* [n], their names and folders no longer valid */
     size_t n, cap;
-    uint64_t bytes, ignored;
+    uint64_t bytes, ignored, removed; /* ignored: those that are still there */
 };
 
 static void scan_keep(struct scan *s, const struct kv_file *f)
@@ -107,9 +107,12 @@ static void scan_file(void *ctx, const struct kv_file *f)
     struct scan *s = ctx;
     bool torn =
         f->kind == KV_FILE_SEGMENT && f->model == s->d->model && f->bytes != s->d->segment_bytes;
-    s->ignored += torn || f->kind == KV_FILE_STRANGER;
-    if (s->clean && (torn || f->kind == KV_FILE_TEMPORARY) && unlinkat(f->folder, f->name, 0) == 0)
+    if (s->clean && (torn || f->kind == KV_FILE_TEMPORARY) &&
+        unlinkat(f->folder, f->name, 0) == 0) {
+        s->removed += torn;
         return;
+    }
+    s->ignored += torn || f->kind == KV_FILE_STRANGER;
     if (__builtin_add_overflow(s->bytes, f->bytes, &s->bytes))
         s->bytes = UINT64_MAX; /* strangers' sparse files */
     if (f->kind == KV_FILE_SEGMENT && !torn)
@@ -167,7 +170,9 @@ static enum err scan_take(struct disk *d, const struct scan *s, bool wrote, stru
     d->n_own = n_own;
     d->held_bytes = held_bytes;
     d->stats.bytes = s->bytes;
-    d->ignored_found = s->ignored;
+    d->ignored_met += s->removed;
+    if (s->ignored > d->ignored_found) /* what lies there is found again by each scan */
+        d->ignored_found = s->ignored;
     pthread_mutex_unlock(&d->mutex);
     kv_tier_index_deinit(&old);
     return OK;

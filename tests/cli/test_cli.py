@@ -153,6 +153,13 @@ def test_more_kv_memory_than_there_is():
     assert r.returncode == 1 and b"99999.0 GiB were asked for beside weights of 0.0 GiB, there are" in r.stderr, r
 
 
+def test_a_larger_host_cache_than_there_is_memory():
+    gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    r = weir("serve", "-m", NANO, "--port", "0", "--device", "cpu", "--kv-memory", "16M",
+             "--host-cache", f"{int(gib) + 1}G")
+    assert r.returncode == 1 and b"host-cache: " in r.stderr and b"GiB were asked for beside weights of" in r.stderr, r
+
+
 def test_environment_is_checked_like_flags():
     r = weir("serve", env={"WEIR_KV_MEMORY": "many"})
     assert r.returncode == 2 and b"--kv-memory" in r.stderr

@@ -356,6 +356,25 @@ static void test_vanished_files_are_forgotten(void **state)
     assert_int_equal(tier_fetch(x, x->t, 9), 1);
 }
 
+/* What was torn has been counted when the folder is listed again and it lies there no more. */
+static void test_what_was_ignored_stays_counted(void **state)
+{
+    struct disk_test *x = *state;
+    open_with(x, 3);
+    assert_int_equal(truncate(segment_path(x, 1), 7), 0);
+    disk_test_open(x);
+    assert_int_equal(tier_stats(x->t).ignored, 1);
+    assert_int_equal(unlink(segment_path(x, 2)), 0);
+    seconds_passed += 3;
+    assert_int_equal(tier_fetch(x, x->t, 2), 0);
+    const uint64_t n = n_listed;
+    const time_t limit = time(NULL) + 20;
+    while (n_listed == n && time(NULL) < limit)
+        usleep(1000);
+    wait_for_entries(x, 1);
+    assert_int_equal(tier_stats(x->t).ignored, 1);
+}
+
 /* With the lock, too: then another may write, and nothing of its is touched. */
 static void test_files_and_lock_vanish(void **state)
 {
@@ -565,6 +584,7 @@ int main(void)
         TEST(test_folder_replaced_by_a_file),
         TEST(test_emptied_while_it_writes),
         TEST(test_vanished_files_are_forgotten),
+        TEST(test_what_was_ignored_stays_counted),
         TEST(test_files_and_lock_vanish),
         TEST(test_unfinished_file_in_the_way),
         TEST(test_unreadable_sectors),

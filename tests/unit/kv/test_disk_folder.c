@@ -282,6 +282,37 @@ static void test_links_are_not_followed(void **state)
     rmdir(outside);
 }
 
+/* Nothing can be written in its place; it is the only block that is not. */
+static void test_a_folder_with_a_segments_name_costs_one_block(void **state)
+{
+    struct disk_test *x = *state;
+    disk_test_open(x);
+    assert_true(tier_store(x, x->t, 1));
+    assert_int_equal(unlink(segment_path(x, 1)), 0);
+    assert_int_equal(mkdir(segment_path(x, 1), 0700), 0);
+    assert_int_equal(tier_fetch(x, x->t, 1), 0);
+    for (int opened = 0; opened < 2; opened++) {
+        assert_false(tier_has(x, x->t, 1));
+        assert_false(tier_store(x, x->t, 1));
+        assert_true(tier_stats(x->t).writes);
+        assert_true(tier_store(x, x->t, 2 + (uint64_t)opened));
+        assert_int_equal(tier_stats(x->t).bytes, real_bytes(x->dir));
+        disk_test_open(x);
+    }
+    assert_int_equal(unlink(segment_path(x, 2)), 0); /* and where it is met by making room */
+    assert_int_equal(mkdir(segment_path(x, 2), 0700), 0);
+    disk_test_close(x);
+    x->cfg.max_bytes = segments(2);
+    assert_int_equal(rmdir(segment_path(x, 1)), 0);
+    disk_test_open(x);
+    assert_true(tier_store(x, x->t, 4));
+    assert_int_equal(unlink(segment_path(x, 3)), 0);
+    assert_int_equal(mkdir(segment_path(x, 3), 0700), 0);
+    assert_true(tier_store(x, x->t, 5));
+    assert_true(tier_stats(x->t).writes);
+    assert_int_equal(tier_stats(x->t).bytes, real_bytes(x->dir));
+}
+
 static void test_only_the_owner_may_look(void **state)
 {
     struct disk_test *x = *state;
@@ -348,6 +379,7 @@ int main(void)
         TEST(test_what_is_too_small_to_help_stays),
         TEST(test_about_costs_no_last_segment),
         TEST(test_links_are_not_followed),
+        TEST(test_a_folder_with_a_segments_name_costs_one_block),
         TEST(test_only_the_owner_may_look),
         TEST(test_what_cannot_be_opened),
     };
