@@ -14,7 +14,7 @@
  * One block that cannot be read is as if it were not there: it is written again when it comes, and
  * who only reads tries it again after some minutes.
  * Where only a descriptor is wanting, or somebody empties the folder, a block is not written, or
- * not found, and nothing else changes.
+ * not found, and nothing else changes. A folder made anew in DIR's place is gone on with.
  *
  * What was used longest ago makes room: fetched, or used in memory above, where it lies, too. The
  * order in which blocks were written and fetched is that of their files' times, and is known after

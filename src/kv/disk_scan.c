@@ -203,12 +203,26 @@ static void forgive_all(struct disk *d)
     d->failed_reads = 0;
 }
 
+/* Who empties a cache may remove the folder itself: what has its name then takes its place. */
+static void find_root(struct disk *d)
+{
+    struct stat st;
+    int now;
+    if (fstat(d->root, &st) != 0 || st.st_nlink > 0 ||
+        kv_files_open(d->dir, false, &now, NULL) != OK)
+        return;
+    close(d->root);
+    d->root = now;
+}
+
 enum err disk_scan(struct disk *d, struct err_info *e)
 {
     const bool first = d->rescan_at_us == 0, wrote = d->lock >= 0;
     uint64_t start_us = clock_us();
     if (start_us >= d->forgive_at_us)
         forgive_all(d);
+    if (!wrote)
+        find_root(d);
     /* the lock first: what is listed under it changes by our hand only */
     const bool may_write = !d->write_failed && start_us >= d->resume_at_us;
     if (!wrote && may_write)

@@ -94,8 +94,8 @@ struct kv_tier_ops {
     void (*store_abandon)(struct kv_tier *t, const struct kv_key *key, void *bytes);
     void (*stats)(struct kv_tier *t,
                   struct kv_tier_stats *out); /* any thread; of this tier alone */
-    /* Writes what was stored, for at most a few seconds, then lets go of everything. The tiers
-     * below go with it. */
+    /* Writes what was stored, for at most a few seconds and what one write takes, then lets go of
+     * everything. The tiers below go with it. */
     void (*destroy)(struct kv_tier *t);
 };
 

@@ -365,9 +365,9 @@ static void test_what_was_ignored_stays_counted(void **state)
     disk_test_open(x);
     assert_int_equal(tier_stats(x->t).ignored, 1);
     assert_int_equal(unlink(segment_path(x, 2)), 0);
+    const uint64_t n = n_listed;
     seconds_passed += 3;
     assert_int_equal(tier_fetch(x, x->t, 2), 0);
-    const uint64_t n = n_listed;
     const time_t limit = time(NULL) + 20;
     while (n_listed == n && time(NULL) < limit)
         usleep(1000);
@@ -398,6 +398,26 @@ static void test_files_and_lock_vanish(void **state)
     assert_int_equal(tier_fetch(x, x->t, 2), 1); /* so it has done with it */
     assert_true(exists(path));
     other->ops->destroy(other);
+}
+
+/* The folder itself is removed, and there is another by its name later. */
+static void test_folder_made_anew(void **state)
+{
+    struct disk_test *x = *state;
+    open_with_two(x);
+    assert_int_equal(remove_folder(x->dir), 0);
+    assert_false(tier_store(x, x->t, 3));
+    assert_false(tier_stats(x->t).writes);
+    assert_int_equal(tier_fetch(x, x->t, 1), 0);
+    assert_int_equal(mkdir(x->dir, 0700), 0);
+    seconds_passed += 3;
+    const time_t limit = time(NULL) + 20;
+    while (!tier_stats(x->t).writes && time(NULL) < limit)
+        usleep(1000);
+    wait_for_entries(x, 0);
+    assert_true(tier_store(x, x->t, 4));
+    assert_int_equal(tier_fetch(x, x->t, 4), 1);
+    assert_int_equal(tier_stats(x->t).bytes, real_bytes(x->dir));
 }
 
 static void test_unfinished_file_in_the_way(void **state)
@@ -586,6 +606,7 @@ int main(void)
         TEST(test_vanished_files_are_forgotten),
         TEST(test_what_was_ignored_stays_counted),
         TEST(test_files_and_lock_vanish),
+        TEST(test_folder_made_anew),
         TEST(test_unfinished_file_in_the_way),
         TEST(test_unreadable_sectors),
         TEST(test_nothing_can_be_read),
