@@ -186,7 +186,7 @@ static const struct figure tier_figures[] = {
     OF_TIERS(IS_COUNTER,
              dropped,
              "tier_dropped_total",
-             "Blocks not written for want of a buffer or of room."),
+             "Blocks not written: no buffer, no room, or writing failed or was over."),
     OF_TIERS(IS_COUNTER, evicted, "tier_evictions_total", "Blocks removed for the limit."),
     OF_TIERS(IS_COUNTER, ignored, "tier_ignored_total", "Torn, foreign or damaged entries met."),
     OF_TIERS(IS_COUNTER, errors, "tier_errors_total", "Errors of input and output."),

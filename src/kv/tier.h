@@ -49,7 +49,7 @@ struct kv_tier_stats {
     uint64_t bytes;   /* held, of max_bytes */
     uint64_t max_bytes;
     uint64_t fetched, missed; /* fetches that ended with bytes, and without */
-    uint64_t stored, dropped; /* stores that were written, and those without buffer or room */
+    uint64_t stored, dropped; /* stores that were written, and that were not: of any cause */
     uint64_t evicted;         /* entries removed to stay below max_bytes */
     uint64_t ignored;         /* torn, foreign or damaged entries met */
     uint64_t errors;          /* of I/O */
