@@ -10,23 +10,18 @@ static bool has_calls(const json_t *m)
     return chat_has_role(m, "assistant") && json_array_size(json_object_get(m, "tool_calls")) > 0;
 }
 
-static bool has_words(const json_t *m)
-{
-    return json_string_length(json_object_get(m, "content")) > 0;
-}
-
 /* The function that a result is of: of the call with its id, or what it names itself. */
-static json_t *name_of(const json_t *calls, const json_t *result)
+static const char *name_of(const json_t *calls, const json_t *result)
 {
     const char *id = json_string_value(json_object_get(result, "tool_call_id"));
-    json_t *own = json_object_get(result, "name");
+    const char *name = json_string_value(json_object_get(result, "name"));
     for (size_t i = 0; id && i < json_array_size(calls); i++) {
         const json_t *call = json_array_get(calls, i);
         const char *its = json_string_value(json_object_get(call, "id"));
         if (its && strcmp(its, id) == 0)
-            return json_incref(json_object_get(json_object_get(call, "function"), "name"));
+            name = json_string_value(json_object_get(json_object_get(call, "function"), "name"));
     }
-    return json_is_string(own) ? json_incref(own) : json_string("unknown");
+    return name ? name : "unknown";
 }
 
 /* What is said before a call is a turn of its own: behind the results it would be said of them. */
@@ -46,13 +41,13 @@ static size_t embed(const json_t *messages, size_t at, json_t *all)
     json_t *results = json_array(), *copy = json_copy((json_t *)m), *next;
     for (at++; chat_has_role(next = json_array_get(messages, at), "tool"); at++)
         json_array_append_new(results,
-                              json_pack("{s:o, s:O}",
+                              json_pack("{s:s, s:O?}",
                                         "name",
                                         name_of(calls, next),
                                         "response",
                                         json_object_get(next, "content")));
     const bool answered = json_array_size(results) > 0;
-    if (answered && has_words(m)) {
+    if (answered && chat_has_words(m)) {
         json_array_append_new(all, said_before(m));
         json_object_set_new(copy, "content", json_string(""));
     }
@@ -60,7 +55,7 @@ static size_t embed(const json_t *messages, size_t at, json_t *all)
         json_object_set(copy, "tool_responses", results);
     json_decref(results);
     json_array_append_new(all, copy);
-    if (!answered || !chat_has_role(next, "assistant") || has_calls(next) || !has_words(next))
+    if (!answered || !chat_has_role(next, "assistant") || has_calls(next) || !chat_has_words(next))
         return at;
     json_object_set(copy, "content", json_object_get(next, "content"));
     return at + 1;

@@ -3,7 +3,7 @@
 #include <jansson.h>
 #include <string.h>
 
-static bool has_words(const json_t *m)
+bool chat_has_words(const struct json_t *m)
 {
     return json_string_length(json_object_get(m, "content")) > 0;
 }
@@ -86,7 +86,7 @@ struct json_t *chat_split_messages(const struct chat_traits *traits, const struc
     for (size_t i = 0; i < json_array_size(messages);) {
         json_t *m = json_array_get(messages, i), *calls = json_object_get(m, "tool_calls");
         const size_t n_calls = json_array_size(calls);
-        const bool apart = traits->null_content && n_calls > 0 && has_words(m);
+        const bool apart = traits->null_content && n_calls > 0 && chat_has_words(m);
         if (apart)
             json_array_append_new(all, words_alone(m));
         if (traits->one_call && n_calls > 1) {
