@@ -143,8 +143,8 @@ struct api_service {
                        struct err_info *e);
 };
 
-/* While `engine` is NULL, everything but /health (503) and /v1/models answers 503.
- * Errors: ERR_INVALID (model_id). */
+/* Until api_set_engine /health is 503, and so is each route that wants an engine (routes.c): the
+ * others, as /v1/models, answer. Errors: ERR_INVALID (model_id, defaults). */
 enum err api_create(const struct api_config *cfg,
                     struct api **out,
                     struct err_info *e) WEIR_MUST_USE;

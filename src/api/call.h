@@ -3,7 +3,7 @@
  *      struct api_call ---- choices[n] ---- struct request (the engine's)
  *           |                    '-- text cursor: what of its output was written
  *           '-- dialect: how its bytes look (chat.c, completions.c, messages.c, responses.c,
- *                       native.c, embeddings.c, rerank.c), with a state of its own
+ *                       native.c, plain.c, embeddings.c, rerank.c), with a state of its own
  *
  * A call without a dialect is a complete answer in `body`. Until engine_submit_all the worker that
  * runs api_begin owns a call; from then on the loop thread does. A call that ends while requests
@@ -390,7 +390,7 @@ void api_put_figure(struct buf *out, double v); /* a value of /metrics, whole wh
 bool api_is_model(const struct api *a, const char *name, size_t n);
 
 /* The form that the answer must have, compiled, into p->grammar. (structured.c) Errors: ERR_INVALID
- * naming the field, and the place in what it holds; ERR_NOMEM. */
+ * naming the field, and the place in what it holds; those of api_compile. */
 enum err api_structured_parse(struct api_call *c,
                               const json_t *body,
                               struct api_params *p,

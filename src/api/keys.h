@@ -83,8 +83,8 @@ enum err api_keys_take_prompt(struct api_keys *k,
                               uint64_t now_us,
                               uint32_t *retry_s,
                               struct err_info *e) WEIR_MUST_USE;
-/* It was refused after all, by the engine: its limits are as if it had never come. It still has to
- * leave. */
+/* It was refused after all, by the engine or for its prompts' tokens: its limits are as if it had
+ * never come. It still has to leave. */
 void api_keys_undo(struct api_keys *k, struct api_key *key, uint64_t n_prompt, uint64_t now_us);
 /* What it came to, and its place is free. It counts, unless it was refused meanwhile. */
 struct api_key_usage {

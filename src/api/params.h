@@ -25,9 +25,9 @@ struct api_params {
     struct gguf_str model; /* data NULL: absent */
 };
 
-/* Read and check every shared field, and refuse the ones in the wire format of OpenAI, vLLM and
- * llama.cpp that change the result and that Weir does not have. Fields that only inform are
- * ignored. Errors: ERR_INVALID naming the field. */
+/* Read and check every shared field, and refuse the ones in the wire format of OpenAI, vLLM, SGLang
+ * and llama.cpp that change the result and that Weir does not have. Fields that only inform are
+ * ignored. Errors: ERR_INVALID naming the field; ERR_NOMEM; ERR_INTERNAL (no random numbers). */
 enum err api_params_parse(const json_t *body,
                           uint32_t n_vocab,
                           uint32_t max_choices,

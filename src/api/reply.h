@@ -21,7 +21,7 @@ enum err api_reply_encode(struct api_call *c,
                           struct err_info *e) WEIR_MUST_USE;
 
 /* Where calls are asked for, or tools are strict: the grammar of the reply into *p. After
- * api_reply_encode. Errors: ERR_INVALID (`tools` or `tool_choice`). */
+ * api_reply_encode. Errors: ERR_INVALID (`tools` or `tool_choice`); those of api_compile. */
 enum err api_reply_constrain(struct api_call *c,
                              struct api_params *p,
                              struct err_info *e) WEIR_MUST_USE;

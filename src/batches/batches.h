@@ -2,8 +2,8 @@
  *
  *      DIR/lock                    flock: one server at a time
  *      DIR/files/file-ID.json      what a file is: name, purpose, bytes, owner, times
- *      DIR/files/file-ID.jsonl     its bytes; of a batch's results, while it runs, without the
- * .json DIR/batches/batch_ID.json   what a batch is, and how far it has come as a whole
+ *      DIR/files/file-ID.jsonl     its bytes; of results of a batch that runs without a .json
+ *      DIR/batches/batch_ID.json   what a batch is, and how far it has come as a whole
  *
  * Each line of an input file becomes a call of the API, like one from a socket (api_begin), at a
  * low priority and a bounded number at a time. Its answer becomes a line of the output file, or of

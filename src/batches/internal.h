@@ -306,8 +306,8 @@ enum err lines_sync(struct job *j, struct err_info *e) WEIR_MUST_USE;
 /* calls.c: batch thread. */
 /* This went wrong, and may pass: the batch is left alone for a while. */
 void job_hold(struct job *j, const struct err_info *e);
-/* Record that line i has no answer, and why. v: its JSON, or NULL if it is none. */
 void calls_hold_starved(struct job *j); /* there is no memory for a line of its */
+/* Record that line i has no answer, and why. v: its JSON, or NULL if it is none. */
 void calls_refuse(struct batches *b,
                   struct job *j,
                   uint32_t i,

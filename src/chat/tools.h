@@ -44,7 +44,7 @@ void chat_tools_deinit(struct chat_tools *t);
 /* Add one tool: name is 1 to CHAT_MAX_TOOL_NAME letters, digits, '_', '-', '.' or ':', and not yet
  * there; description may be NULL; parameters is a JSON schema, an object, or NULL: no parameters.
  * `field` names the tool in errors ("tools[2]"). What is given is referred to, not copied, and must
- * not be changed. Errors: ERR_INVALID. */
+ * not be changed. Errors: ERR_INVALID, ERR_NOMEM. */
 enum err chat_tools_add(struct chat_tools *t,
                         const char *field,
                         const char *name,

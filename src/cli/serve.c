@@ -2,7 +2,7 @@
  *
  *      main thread     the HTTP loop
  *      loader          model -> tokenizer -> engine, then ends; /health is 503 until then
- *      signals         waits for SIGTERM and SIGINT, then drains
+ *      signals         waits for SIGTERM and SIGINT, then drains; on SIGHUP reads files again
  *      engine          its own thread (engine/) */
 #include "api/api.h"
 #include "base/clock.h"

@@ -18,7 +18,8 @@
 struct gguf_writer;
 
 /* types[gguf_n_tensors(g)]: of which each tensor's row length is a multiple of the block. Room for
- * the whole file is taken at once where the file system can. Errors: ERR_IO, ERR_NOMEM. */
+ * the whole file is taken at once where the file system can. Errors: ERR_IO, ERR_NOMEM,
+ * ERR_UNSUPPORTED (a file too large for its numbers). */
 enum err gguf_write_begin(const char *path,
                           const struct gguf *g,
                           const enum gguf_type *types,

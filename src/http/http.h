@@ -144,7 +144,8 @@ struct http_config {
     size_t max_held_bytes;    /* of all bodies, each beyond its first 64 KiB: 503; as much again of
                                * all finished answers, each of more than 64 KiB; 0: 1 GiB, or four
                                * largest bodies if that is more */
-    size_t max_header_bytes;  /* over it: 431; a connection takes up to twice that and 16 KiB */
+    size_t max_header_bytes;  /* over it: 431, or 414 where the target alone has more than half of
+                               * it; a connection takes up to twice that and 16 KiB */
     uint32_t n_workers;       /* threads that run begin and work */
     uint32_t
         keepalive_comment_ms; /* an idle event stream gets ": keep-alive" this often; 0: never */

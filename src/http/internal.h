@@ -6,8 +6,9 @@
  *      conn.c      connections: accepted, watched for leaving, timed out, closed without a reset
  *      exchange.c  one request and its answer, joined with the library's callbacks
  *      form.c      bodies in parts
- *      worker.c    threads that run app.begin
+ *      worker.c    threads that run app.begin and app.work
  *      tls.c       certificates: who we are
+ *      headers.c   what a head must be, and our own answers to those that are not
  *
  * A connection outlives its exchanges and has at most one at a time:
  *

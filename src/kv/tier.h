@@ -10,8 +10,9 @@
  * computed again. What it gives back is exactly what was stored: anything torn, foreign or damaged
  * counts as absent. Keys are names only: tokens and parent are compared on top.
  *
- * Thread: all calls are the engine's, but stats; the work happens on the tier's own thread.
- * None of them waits for it. Allocates: nothing, but in create. */
+ * Thread: all calls are the engine's, but stats. The disk's work happens on a thread of its own,
+ * for which none of them but destroy waits; RAM's at once. Allocates: nothing, but when a tier is
+ * opened, and on the disk's thread. */
 #ifndef WEIR_KV_TIER_H
 #define WEIR_KV_TIER_H
 

@@ -62,6 +62,9 @@ void lib_init_options(void *to, size_t size, const void *own, size_t n);
 enum err lib_take_options(void *own, size_t n, const void *given, size_t size, struct err_info *e)
     WEIR_MUST_USE;
 
+/* Free the shell, if it is closed and nobody holds it; with the lock, which it lets go. */
+void lib_release(struct weir *w);
+
 /* text.c. Appended to *ids. */
 enum err lib_encode(const struct weir *w,
                     const char *text,
@@ -77,7 +80,5 @@ enum err lib_encode_chat(const struct weir *w,
 
 /* generate.c */
 void *lib_events_main(void *weir);
-void lib_release(struct weir *w); /* free the shell, if it is closed and nobody holds it; with the
-                                     lock, which it lets go */
 
 #endif

@@ -89,14 +89,15 @@ uint32_t hparams_loops(const struct model *m, const struct arch *arch);
  * ERR_UNSUPPORTED. */
 enum err scales_read(struct model *m, const struct arch *arch, struct err_info *e) WEIR_MUST_USE;
 
-/* cycles.c: how often which stack is gone through, once n_layer is known. Errors: ERR_FORMAT. */
+/* cycles.c: how often which stack is gone through, once n_layer is known. Errors: ERR_FORMAT,
+ * ERR_UNSUPPORTED. */
 enum err cycles_read(struct model *m, struct err_info *e) WEIR_MUST_USE;
 
 /* Whether the layer sees hp.window positions only. */
 bool hparams_windowed(const struct model *m, const struct arch *arch, uint32_t layer);
 
 /* recurrent_sizes.c: which layers are recurrent, once their other widths are known, and the sizes
- * of their states. Errors: ERR_FORMAT. */
+ * of their states. Errors: ERR_FORMAT, ERR_UNSUPPORTED. */
 enum err recurrent_read_layers(struct model *m,
                                const struct arch *arch,
                                struct err_info *e) WEIR_MUST_USE;

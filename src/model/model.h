@@ -86,7 +86,8 @@
  *      HIDDEN [n_embd]                     the final hidden state: embeddings are made of it
  *      HEAD   [n_embd], SCORES [n_labels]  likewise, of models that judge texts
  *
- * Thread: immutable after model_load. */
+ * Thread: immutable after model_load, but for model_set_context, before others use it, and
+ * model_drop_made. */
 #ifndef WEIR_MODEL_MODEL_H
 #define WEIR_MODEL_MODEL_H
 

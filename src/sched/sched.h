@@ -21,10 +21,10 @@
  *      waiting --(a slot, and blocks)--> prefill --> decode --> removed
  *         ^---------- preempted ------------/------------/
  *
- * A step holds first one token of every decoding sequence, then chunks of the prompts of several
- * prefilling sequences up to the row budget, shared out so that a short prompt behind a long one
- * still moves; then waiting ones are admitted while a slot, rows and blocks last. Where rows are
- * few, long prompts of a tenant come in two by two, and shorter ones (of its first 64 in rank), and
+ * Waiting ones are admitted first, while a slot, rows and blocks last. Then a step holds one token
+ * of every decoding sequence, and chunks of the prompts of several prefilling sequences up to the
+ * row budget, shared out so that a short prompt behind a long one still moves. Where rows are few,
+ * long prompts of a tenant come in two by two, and shorter ones (of its first 64 in rank), and
  * those of others, pass who waits for rows.
  *
  * A prompt's beginning that is in KV memory is not computed again; one that another sequence is

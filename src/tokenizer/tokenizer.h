@@ -1,13 +1,13 @@
 /* Text to token ids and back, as the model's own GGUF says.
  *
- * Five families: byte-level BPE ("gpt2": a pre-tokenizer's pattern cuts the text into words, merges
+ * Six families: byte-level BPE ("gpt2": a pre-tokenizer's pattern cuts the text into words, merges
  * join bytes within a word; "gemma4": characters instead of bytes), SPM ("llama": greedy merging by
- * score, byte fallback), WPM ("bert": longest match), UGM ("t5": the best sum of scores) and
- * PLaMo's
- * ("plamo2": likewise, byte fallback). Encoding takes time about linear in the text, also for one
- * word of a megabyte. BPE, SPM and PLaMo's give back every text that they encode, if the vocabulary
- * has all bytes, but for a U+2581 of the text, which SPM and gemma4 take for a space, and a byte
- * order mark in front, which PLaMo's drops; WPM and UGM normalise it.
+ * score, byte fallback), WPM ("bert": longest match), UGM ("t5": the best sum of scores), PLaMo's
+ * ("plamo2": likewise, byte fallback) and RWKV's ("rwkv": longest match over bytes). Encoding takes
+ * time about linear in the text, also for one word of a megabyte. BPE, SPM, PLaMo's and RWKV's give
+ * back every text that they encode, if the vocabulary has all bytes, but for a U+2581 of the text,
+ * which SPM and gemma4 take for a space, and a byte order mark in front, which PLaMo's drops; WPM
+ * and UGM normalise it.
  *
  * Text from a user never becomes a control token: special tokens are looked for only inside pieces
  * that the caller marks as trusted. Pieces are otherwise one text: ids do not depend on where

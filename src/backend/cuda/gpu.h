@@ -25,8 +25,8 @@
  * each access checked (races.cpp) one that writes, or reads what a kernel wrote, before it.
  *
  * Host code is C; kernels are C++ in the plain subset (templates over a format or a width, nothing
- * of its library). Each .cu has a .h of C that declares its launches: whoever calls them needs no
- * CUDA compiler.
+ * of its library). The launches of a .cu are declared in a .h of C, which several may share: who
+ * calls them needs no CUDA compiler.
  *
  * Promise of every kernel: what it computes for a row depends on that row and its sequence alone,
  * never on the batch or on the bounds that a launch was made for. Sums run in one fixed order. No
