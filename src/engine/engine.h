@@ -83,7 +83,8 @@ struct request_params {
     struct sample_params sample;
     uint32_t max_tokens; /* 0: as many as the context holds */
     uint32_t min_tokens; /* before so many no end comes: no end-of-generation token, none of
-                          * stop_ids, and of `stops` none counts. What a grammar completes ends */
+                          * stop_ids, and of `stops` none counts. What a grammar completes ends,
+                          * and so do lines (min_indent, max_line_ms) */
     bool no_output;      /* the prompt alone is computed: its first token is neither shown nor
                           * counted, not as time to a first token either */
     bool same_prompt;  /* as another request's, an answer more to it: its tokens are not counted */
