@@ -88,7 +88,8 @@ struct text_piece {
 
 /* Append the ids of the pieces, as one text, to *out. No BOS or EOS is added. A byte that a BPE
  * vocabulary cannot express is left out.
- * Errors: ERR_NOMEM, ERR_UNSUPPORTED (one that an SPM vocabulary cannot, without an unknown token).
+ * Errors: ERR_NOMEM, ERR_UNSUPPORTED (what an SPM or a WPM vocabulary cannot, without an unknown
+ * token).
  */
 enum err tokenizer_encode(const struct tokenizer *t,
                           const struct text_piece *pieces,

@@ -19,7 +19,7 @@ enum { CUDA_ATTN_RANGE = 256 };
 enum { CUDA_ATTN_MOST_DIM = 512, CUDA_ATTN_MOST_KEY = 592 };
 
 /* K and V of one layer: at base + block * block_stride + head * 2 * half_bytes lie K
- * [block_tokens] rows and then, half_bytes on, V [block_tokens] rows, of kv_row_bytes (backend.h)
+ * [block_tokens] rows and then, half_bytes on, V [block_tokens] rows, of kv_row_bytes (kv_type.h)
  * each. With a latent there is one head, whose rows of K are all that is stored: their first so
  * many values are V. Zeroed at start. */
 struct cuda_kv {

@@ -282,7 +282,8 @@ enum err cuda_compile(struct cuda_backend *b, struct err_info *e) WEIR_MUST_USE;
 void cuda_join(struct cuda_backend *b);
 
 /* What all of it needs (b->budget), before anything is taken; the pool's plan. The device is
- * current. Errors: ERR_NOMEM (with the numbers). */
+ * current. Errors: ERR_NOMEM (with the numbers), ERR_UNSUPPORTED (steps longer than launches),
+ * ERR_INTERNAL (a call of CUDA). */
 enum err cuda_budget_make(struct cuda_backend *b, struct err_info *e) WEIR_MUST_USE;
 /* Take it. Errors: ERR_NOMEM. */
 enum err cuda_memory_take(struct cuda_backend *b, struct err_info *e) WEIR_MUST_USE;
