@@ -230,6 +230,12 @@ static uint32_t trie(struct compiler *c,
     return chain(c, t[0].s, at, to, branch(c, t, n, to, next, level));
 }
 
+static bool is_text(const struct compiler *c, grammar_node x)
+{
+    return c->b->nodes[x].kind == NODE_BYTES || c->b->nodes[x].kind == NODE_EMPTY;
+}
+
+/* Those of kids[n_kids] that are texts and that the vocabulary can write; NONE: there are none. */
 static uint32_t compile_texts(struct compiler *c,
                               const uint32_t *kids,
                               uint32_t n_kids,
@@ -239,31 +245,30 @@ static uint32_t compile_texts(struct compiler *c,
     uint32_t n = 0;
     for (uint32_t i = 0; i < n_kids; i++) {
         const struct node *kid = &c->b->nodes[kids[i]];
-        if (!productive(c, kids[i], next))
-            continue;                                 /* the vocabulary cannot write it */
+        if (!is_text(c, kids[i]) || !productive(c, kids[i], next))
+            continue;
         t[n] = (struct text){(const uint8_t *)"", 0}; /* NODE_EMPTY */
         if (kid->kind == NODE_BYTES)
             t[n] = (struct text){(const uint8_t *)c->b->text.data + kid->a, kid->b};
         n++;
     }
     qsort(t, n, sizeof *t, by_text);
-    uint32_t s = trie(c, t, n, 0, next, 0);
+    uint32_t s = n > 0 ? trie(c, t, n, 0, next, 0) : NONE;
     free(t);
     return s;
 }
 
+/* All texts as one, so that many of them do not take the place of what stands beside them. */
 static uint32_t compile_alt(struct compiler *c, const struct node *n, uint32_t next)
 {
     const uint32_t *kids = c->b->kids + n->a;
-    uint32_t n_to = 0, n_texts = 0;
-    for (uint32_t i = 0; i < n->b; i++)
-        n_texts +=
-            c->b->nodes[kids[i]].kind == NODE_BYTES || c->b->nodes[kids[i]].kind == NODE_EMPTY;
-    if (n_texts == n->b)
-        return compile_texts(c, kids, n->b, next);
-    uint32_t *to = mem_alloc(n->b * sizeof *to);
-    for (uint32_t i = 0; i < n->b; i++)
-        if (productive(c, kids[i], next))
+    const uint32_t n_kids = n->b;
+    uint32_t n_to = 0, *to = mem_alloc((n_kids + 1) * sizeof *to);
+    uint32_t texts = compile_texts(c, kids, n_kids, next);
+    if (texts != NONE)
+        to[n_to++] = texts;
+    for (uint32_t i = 0; i < n_kids; i++)
+        if (!is_text(c, kids[i]) && productive(c, kids[i], next))
             to[n_to++] = compile(c, kids[i], next);
     uint32_t s = c->too_large ? 0 : split(c, to, n_to);
     free(to);

@@ -389,7 +389,10 @@ static grammar_node unique_items(struct schema *s, const json_t *m, const struct
 
 static grammar_node content_of(struct schema *s, const json_t *m, const struct items *t)
 {
-    if (json_is_true(json_object_get(m, "uniqueItems")))
+    const json_t *unique = json_object_get(m, "uniqueItems");
+    if (unique && !json_is_boolean(unique))
+        return schema_fail(s, "uniqueItems", "must be true or false");
+    if (json_is_true(unique))
         return unique_items(s, m, t);
     return json_object_get(m, "contains") ? with_contained(s, m, t) : items_from(s, t);
 }

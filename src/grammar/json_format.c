@@ -82,19 +82,58 @@ bool json_format(struct grammar_builder *b, const char *name, grammar_node *out)
 
 #define HEX_ANY(n) "[0-9A-Fa-f]{" #n "}"
 #define UUID_ANY "^" HEX_ANY(8) "(-" HEX_ANY(4) "){3}-" HEX_ANY(12) "$"
-#define DATE_ANY "[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
-#define TIME_ANY "[0-9]{2}:[0-9]{2}:[0-9]{2}(\\.[0-9]+)?([Zz]|[+-][0-9]{2}:[0-9]{2})$"
+#define DATE_ANY                                                                                   \
+    "([0-9]{4}-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|02-("  \
+    "0[1-9]|1[0-9]|2[0-8]))|(" YEAR_4 ")-02-29)"
+#define TIME_ANY                                                                                   \
+    "(([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\\.[0-9]+)?([Zz]|[+-]([01][0-9]|2[0-3]):[0-5][0-9]" \
+    ")|23:59:60(\\.[0-9]+)?[Zz])"
+#define H "[0-9A-Fa-f]{1,4}"
+#define IPV6_ANY                                                                                   \
+    "(" H "(:" H "){7}|(" H ":){1,7}:|(" H ":){1,6}:" H "|(" H ":){1,5}(:" H "){1,2}|(" H          \
+    ":){1,4}(:" H "){1,3}|(" H ":){1,3}(:" H "){1,4}|(" H ":){1,2}(:" H "){1,5}|" H ":(:" H        \
+    "){1,6}|:((:" H "){1,7}|:)|((" H ":){6}|::(" H ":){0,5}|" H "::(" H ":){0,4}|" H ":" H "::(" H \
+    ":){0,3}|(" H ":){2}" H "::(" H ":){0,2}|(" H ":){3}" H "::(" H ":)?|(" H ":){4}" H "::)" IPV4 \
+    ")"
+#define LABEL_ANY "[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+#define POINTER_ANY "(/([^~/]|~[01])*)*"
+#define DAYS_ANY "([0-9]+Y([0-9]+M([0-9]+D)?)?|[0-9]+M([0-9]+D)?|[0-9]+D)"
+#define HOURS_ANY "T([0-9]+H([0-9]+M([0-9]+S)?)?|[0-9]+M([0-9]+S)?|[0-9]+S)"
+#define HEX_PAIR "%[0-9A-Fa-f]{2}"
+#define IN_PATH(more) "([A-Za-z0-9._~!$&'()*+,;=:@" more "-]|" HEX_PAIR ")"
+#define IN_USER(more) "([A-Za-z0-9._~!$&'()*+,;=:" more "-]|" HEX_PAIR ")"
+#define IN_HOST(more) "([A-Za-z0-9._~!$&'()*+,;=" more "-]|" HEX_PAIR ")"
+#define AUTHORITY(more) "(" IN_USER(more) "*@)?(" IN_HOST(more) "*|\\[" IPV6_ANY "\\])(:[0-9]*)?"
+#define ROOTED(more)                                                                               \
+    "//" AUTHORITY(more) "(/" IN_PATH(more) "*)*|/(" IN_PATH(more) "+(/" IN_PATH(more) "*)*)?"
+#define QUERY(more) "(\\?(" IN_PATH(more) "|[/?])*)?(#(" IN_PATH(more) "|[/?])*)?"
+#define URI_ANY(more)                                                                              \
+    "[A-Za-z][A-Za-z0-9+.-]*:(" ROOTED(more) "|" IN_PATH(more) "+(/" IN_PATH(more) "*)*)?"
+#define REFERENCE_ANY(more)                                                                        \
+    "(" ROOTED(more) "|([A-Za-z0-9._~!$&'()*+,;=@" more "-]|" HEX_PAIR ")+(/" IN_PATH(more) "*)*)" \
+                                                                                            "?"
+#define BEYOND_ASCII "\\u00a0-\\ud7ff\\uf900-\\ufdcf\\ufdf0-\\uffef"
 
+/* What of the format is certainly valid, however it is written; NULL: that is not looked at. */
 const char *json_format_pattern(const char *name)
 {
     static const char *const patterns[][2] = {
         {"date", "^" DATE_ANY "$"},
-        {"time", "^" TIME_ANY},
-        {"date-time", "^" DATE_ANY "[Tt]" TIME_ANY},
+        {"time", "^" TIME_ANY "$"},
+        {"date-time", "^" DATE_ANY "[Tt]" TIME_ANY "$"},
+        {"duration", "^P([0-9]+W|" DAYS_ANY "(" HOURS_ANY ")?|" HOURS_ANY ")$"},
         {"email", "^.+@.+$"},
         {"idn-email", "^.+@.+$"},
         {"ipv4", "^" IPV4 "$"},
-        {"ipv6", "^[0-9A-Fa-f.]*:[0-9A-Fa-f:.]+$"},
+        {"ipv6", "^" IPV6_ANY "$"},
+        {"hostname", "^" LABEL_ANY "(\\." LABEL_ANY ")*$"},
+        {"uri", "^" URI_ANY("") QUERY("") "$"},
+        {"iri", "^" URI_ANY(BEYOND_ASCII) QUERY(BEYOND_ASCII) "$"},
+        {"uri-reference", "^(" URI_ANY("") "|" REFERENCE_ANY("") ")" QUERY("") "$"},
+        {"iri-reference",
+         "^(" URI_ANY(BEYOND_ASCII) "|" REFERENCE_ANY(BEYOND_ASCII) ")" QUERY(BEYOND_ASCII) "$"},
+        {"json-pointer", "^" POINTER_ANY "$"},
+        {"relative-json-pointer", "^(0|[1-9][0-9]*)(#|" POINTER_ANY ")$"},
     };
     for (size_t i = 0; i < sizeof patterns / sizeof patterns[0]; i++)
         if (strcmp(patterns[i][0], name) == 0)

@@ -376,6 +376,13 @@ static json_t *meet_members(const json_t *x, const json_t *y, const json_t *more
     return out;
 }
 
+/* Does it say anything of members, by their names or of all others? */
+static bool describes_members(const json_t *x)
+{
+    return json_object_get(x, "properties") || json_object_get(x, "patternProperties") ||
+           json_object_get(x, "additionalProperties");
+}
+
 /* What one part says of members that it does not describe holds for its own properties only: so the
  * other's get it too. New references; *part is a copy where that changes it. */
 static bool members_agree(struct schema *s, json_t *m, json_t **part)
@@ -383,10 +390,9 @@ static bool members_agree(struct schema *s, json_t *m, json_t **part)
     const json_t *x = json_object_get(m, "additionalProperties");
     const json_t *y = json_object_get(*part, "additionalProperties");
     bool x_says = x && !json_is_true(x), y_says = y && !json_is_true(y);
-    if (!x_says && !y_says)
+    if ((!x_says && !y_says) || !describes_members(m) || !describes_members(*part))
         return true;
-    if ((json_object_get(m, "patternProperties") || json_object_get(*part, "patternProperties")) &&
-        json_object_size(m) > 0) {
+    if (json_object_get(m, "patternProperties") || json_object_get(*part, "patternProperties")) {
         schema_fail(s,
                     "additionalProperties",
                     "cannot be combined with patternProperties (by allOf, anyOf or $ref)");
@@ -538,11 +544,17 @@ static bool flatten(struct schema *s, const json_t *schema, json_t *m, bool *nev
             json_decref(options);
             continue;
         }
-        if (schema_is_annotation(key) || IS_ONE_OF(key, elsewhere) || schema_is_ref(key) ||
-            schema_is_evaluated_list(s, part, key))
-            continue;
-        ok = schema_is_logic(key) ? add_logic(s, part, key, v, m, never, depth)
-                                  : add_keyword(s, m, key, v, never);
+        if (!schema_is_annotation(key) && !IS_ONE_OF(key, elsewhere) && !schema_is_ref(key) &&
+            !schema_is_logic(key) && !schema_is_evaluated_list(s, part, key))
+            ok = add_keyword(s, m, key, v, never);
+    }
+    /* last: what these come to are parts of their own, of which all that stands here must hold */
+    json_object_foreach(part, key, v)
+    {
+        if (!ok)
+            break;
+        if (schema_is_logic(key))
+            ok = add_logic(s, part, key, v, m, never, depth);
     }
     json_decref(part);
     ok = ok && flatten_others(s, schema, m, never, depth);

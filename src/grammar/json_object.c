@@ -375,17 +375,17 @@ static void read_required(struct schema *s, const json_t *m, struct object *o)
             return;
         }
         struct member *member = find_member(o, name);
-        if (!member && json_is_false(more) &&
-            json_object_size(json_object_get(m, "patternProperties")) == 0) {
+        bool closed = !member && json_is_false(more) &&
+                      json_object_size(json_object_get(m, "patternProperties")) == 0;
+        if (closed && !s->combined) {
             fail_required(s, name);
             return;
         }
         if (!member) {
-            add_member(s,
-                       o,
-                       name,
-                       more && !json_is_false(more) ? schema_compile(s, more)
-                                                    : grammar_json_value(s->b));
+            grammar_node value = closed ? grammar_never(s->b) /* another option may do */
+                                 : more && !json_is_false(more) ? schema_compile(s, more)
+                                                                : grammar_json_value(s->b);
+            add_member(s, o, name, value);
             member = &o->members[o->n - 1];
         }
         member->required = true;

@@ -24,7 +24,8 @@ bool grammar_plain_string(struct grammar_builder *b,
                           grammar_node *out)
 {
     struct schema s = {.b = b, .root = schema};
-    const char *pattern = json_string_value(json_object_get(schema, "pattern"));
+    const json_t *pattern = json_object_get(schema, "pattern"); /* of several parts: a list */
+    const json_t *refused = json_object_get(json_object_get(schema, "not"), "enum");
     const char *format = json_string_value(json_object_get(schema, "format"));
     bool bounded = json_object_get(schema, "minLength") || json_object_get(schema, "maxLength");
     uint32_t min = 0, max = GRAMMAR_NO_LIMIT;
@@ -34,7 +35,7 @@ bool grammar_plain_string(struct grammar_builder *b,
         schema_count(&s, schema, "minLength", &min) && schema_count(&s, schema, "maxLength", &max);
     buf_deinit(&s.path);
     bool known = format && json_format(b, format, &node);
-    if (builder_failed(b) || !counted || (!pattern && !known && !bounded))
+    if (builder_failed(b) || !counted || (!pattern && !refused && !known && !bounded))
         return false;
     uint32_t most = max < LONGEST ? max : LONGEST;
     struct dfa *d = lengths(b, min, bounded ? most : LONGEST);
@@ -46,8 +47,18 @@ bool grammar_plain_string(struct grammar_builder *b,
     }
     if (known)
         (void)dfa_narrow(b, &d, node, false);
-    if (pattern)
-        (void)dfa_narrow(b, &d, regex_node(b, pattern, strlen(pattern), false, true, where), false);
+    for (size_t i = 0; i < (json_is_array(pattern) ? json_array_size(pattern) : 1); i++) {
+        const char *text =
+            json_string_value(json_is_array(pattern) ? json_array_get(pattern, i) : pattern);
+        if (text)
+            (void)dfa_narrow(b, &d, regex_node(b, text, strlen(text), false, true, where), false);
+    }
+    for (size_t i = 0; i < json_array_size(refused); i++) {
+        const json_t *v = json_array_get(refused, i);
+        if (json_is_string(v))
+            (void)dfa_narrow(
+                b, &d, grammar_literal(b, json_string_value(v), json_string_length(v)), true);
+    }
     grammar_node mark = grammar_literal(b, without, strlen(without));
     (void)dfa_narrow(b, &d, SEQ(b, any, mark, any), true);
     bool ok = d && !builder_failed(b) && !dfa_empty(d);

@@ -417,7 +417,8 @@ static uint32_t acquire(struct grammar_masks *m,
     if (shortest == FAR || longest <= limit_of(left, at.most))
         return i;
     uint32_t limit = limit_of(left, at.least);
-    limit = limit > shortest ? limit : shortest;
+    if (limit < shortest && !s->complete) /* what is complete ends rather than be cut */
+        limit = shortest;
     if (at.least == at.most && longest <= limit)
         return i;
     pthread_mutex_lock(&m->lock);

@@ -127,6 +127,16 @@ static grammar_node fail_bounds(const struct maker *m, size_t tool)
         "with this model's calls");
 }
 
+/* Does it list what all arguments together may be, or may not be? */
+static bool lists_objects(const json_t *schema)
+{
+    const json_t *refused = json_object_get(json_object_get(schema, "not"), "enum");
+    bool any = json_object_get(schema, "enum") || json_object_get(schema, "const");
+    for (size_t i = 0; i < json_array_size(refused); i++)
+        any |= json_is_object(json_array_get(refused, i));
+    return any;
+}
+
 bool arguments_collect(const struct maker *m,
                        const json_t *schema,
                        size_t tool,
@@ -140,6 +150,14 @@ bool arguments_collect(const struct maker *m,
     *out = (struct arguments){0};
     if (!arguments_counts_fit(schema)) {
         fail_bounds(m, tool);
+        return false;
+    }
+    if (lists_objects(schema)) {
+        arguments_fail(
+            m,
+            tool,
+            NULL,
+            "enum and const of all arguments together are not supported with this model's calls");
         return false;
     }
     if ((uint64_t)json_object_size(properties) * json_array_size(required) > MAX_COMPARED) {

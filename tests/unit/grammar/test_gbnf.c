@@ -59,6 +59,27 @@ static void test_language(void **state)
     }
 }
 
+/* More texts than there may be parses, beside what is no text: none of them is given up. */
+static void test_many_texts_beside_others(void **state)
+{
+    char *text = malloc(100000), word[16];
+    size_t n = (size_t)sprintf(text, "root ::= ");
+    (void)state;
+    for (int i = 0; i < 2 * GRAMMAR_MAX_PARSES; i++)
+        n += (size_t)sprintf(text + n, "\"w%d\" | ", i);
+    sprintf(text + n, "[0-9]+ | \"b\" root");
+    struct grammar *g = must_make(GBNF, text);
+    for (int i = 0; i < 2 * GRAMMAR_MAX_PARSES; i++) {
+        snprintf(word, sizeof word, "bw%d", i);
+        assert_true(accepts(g, word));
+    }
+    assert_true(accepts(g, "12"));
+    assert_false(accepts(g, "w"));
+    assert_false(accepts(g, "w99999"));
+    grammar_release(g);
+    free(text);
+}
+
 static const struct {
     const char *grammar, *says;
 } wrong[] = {
@@ -145,6 +166,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_language),
+        cmocka_unit_test(test_many_texts_beside_others),
         cmocka_unit_test(test_errors_say_where),
         cmocka_unit_test(test_tokens_by_id),
         cmocka_unit_test(test_token_of_the_end),

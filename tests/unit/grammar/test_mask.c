@@ -509,6 +509,26 @@ static void test_limits(void **state)
     }
 }
 
+/* A text that is complete ends at the limit where going on could not. */
+static void test_limit_ends_what_is_complete(void **state)
+{
+    static const struct {
+        enum kind kind;
+        const char *text;
+    } cases[] = {{REGEX, "(qz)+"},
+                 {SCHEMA, "{\"type\":\"number\"}"},
+                 {GBNF, "root ::= \"q\" (\"zz\" root)?"}};
+    uint64_t seed = 7;
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct grammar *g = must_make(cases[i].kind, cases[i].text);
+        for (int k = 0; k < 4000; k++)
+            if (!limited_answer(g, &seed, 2 + (uint32_t)k % 9))
+                fail_msg("%s: cut", cases[i].text);
+        grammar_release(g);
+    }
+}
+
 /* Tokens of many bytes are taken where single ones would be too many. */
 static void test_limit_takes_long_tokens(void **state)
 {
@@ -535,6 +555,7 @@ int main(void)
         cmocka_unit_test(test_cache),
         cmocka_unit_test(test_vocabulary_without_a_byte),
         cmocka_unit_test(test_limits),
+        cmocka_unit_test(test_limit_ends_what_is_complete),
         cmocka_unit_test(test_limit_takes_long_tokens),
     };
     return cmocka_run_group_tests(tests, world_create, world_destroy);

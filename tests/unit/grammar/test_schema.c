@@ -338,6 +338,29 @@ static const struct language beyond[] = {
      "\"required\":[\"d\"]}]}]}",
      {"{\"a\":1,\"c\":1}", "{\"b\":1,\"d\":1}"},
      {"{\"a\":1}", "{\"a\":1,\"b\":1,\"c\":1}"}},
+    /* what is said beside a "not" holds for what it comes to, whichever comes first */
+    {"{\"not\":{\"properties\":{\"x\":{\"const\":1}}},\"type\":\"object\","
+     "\"additionalProperties\":{\"type\":\"string\"}}",
+     {"{\"x\":\"a\"}"},
+     {"{\"x\":2}", "{\"x\":true}", "{}"}},
+    {"{\"not\":{\"prefixItems\":[{\"const\":\"a\"}]},\"type\":\"array\",\"items\":{\"enum\":["
+     "\"a\",\"b\"]}}",
+     {"[\"b\"]", "[\"b\",\"a\"]"},
+     {"[1]", "[\"a\"]", "[]"}},
+    {"{\"type\":\"object\",\"not\":{\"type\":\"null\"},\"patternProperties\":{\"^a\":{\"const\":1}}"
+     ","
+     "\"additionalProperties\":false}",
+     {"{\"a\":1}", "{}"},
+     {"{\"b\":1}", "{\"a\":2}"}},
+    /* an option that cannot be is left out */
+    {"{\"type\":\"object\",\"properties\":{\"a\":{\"const\":1}},\"additionalProperties\":false,"
+     "\"dependentRequired\":{\"b\":[\"c\"]}}",
+     {"{}", "{\"a\":1}"},
+     {"{\"b\":1}"}},
+    /* many multiples leave room for what stands beside them */
+    {"{\"type\":[\"number\",\"string\"],\"multipleOf\":0.01}",
+     {"3", "9.75", "\"a\"", "1000"},
+     {"0.001", "\"a"}},
     /* contains, counted from both sides */
     {"{\"type\":\"array\",\"items\":{\"enum\":[1,2,3]},\"contains\":{\"const\":1},\"maxContains\":"
      "2}",
@@ -501,6 +524,7 @@ static const struct {
     {"{\"enum\":[1],\"type\":\"string\"}", "at \"/enum\""},
     {"{\"enum\":[1],\"minimum\":2}", "no text at all"},
     {"{\"multipleOf\":0}", "at \"/multipleOf\""},
+    {"{\"type\":\"array\",\"uniqueItems\":\"yes\"}", "at \"/uniqueItems\": must be true or false"},
     {"{\"exclusiveMaximum\":true}", "at \"/exclusiveMaximum\": must be a number"},
     {"{\"contains\":{\"format\":\"date\"},\"maxContains\":2}", "at \"/contains\""},
     {"{\"minProperties\":2}", "at \"/minProperties\""},
