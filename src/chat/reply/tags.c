@@ -45,10 +45,11 @@ static bool reads_as_string(const struct maker *m, const json_t *schema, const c
 }
 
 /* One of the values of an enumeration that the schema keeps, strings as plain text; false if it is
- * none, or none of its values can stand in a tag. What reads as something else is left out, but
- * where nothing would be left. */
+ * none, or none of its values can stand in a tag. What reads as something else by `read` is left
+ * out, but where nothing would be left. */
 static bool choice_of(const struct maker *m,
                       const struct argument *a,
+                      const json_t *read,
                       size_t tool,
                       grammar_node *out)
 {
@@ -64,7 +65,7 @@ static bool choice_of(const struct maker *m,
         char *text = s ? NULL : grammar_json_dump(v);
         if (text || (s && stands(m, s))) {
             size_t n_s = text ? strlen(text) : json_string_length(v);
-            bool ok = text ? !is_typed(m) : reads_as_string(m, schema, s, n_s);
+            bool ok = text ? !is_typed(m) : reads_as_string(m, read, s, n_s);
             *(ok ? &nodes[kept++] : &misread[n_misread++]) =
                 grammar_literal(m->b, text ? text : s, n_s);
         }
@@ -149,10 +150,35 @@ static bool read_alike(uint32_t own, uint32_t read, bool text)
     return !(read & TYPE_STRING) || !(own & ~read & ~(uint32_t)(TYPE_TOLD | TYPE_STRING));
 }
 
+static json_t *beside_null(const struct maker *m, const json_t *schema);
 static grammar_node value_of(const struct maker *m,
                              const struct argument *a,
                              size_t tool,
                              bool same);
+
+/* TEXT text VALUE_END, or where it may be null, too, JSON null VALUE_END: what else its schema says
+ * is kept then as well. */
+static grammar_node text_of(const struct maker *m, const struct argument *a, size_t tool)
+{
+    struct argument other = *a;
+    grammar_node value;
+    json_t *string = beside_null(m, a->schema);
+    const bool nullable = string && reply_only_string(string, string);
+    other.schema = nullable ? string : a->schema;
+    if (choice_of(m, &other, a->schema, tool, &value))
+        value = SEQ(m->b, value, frame_piece(m, m->f->value_end[0]));
+    else
+        value = tagged_text(m, &other, tool);
+    value = SEQ(m->b, frame_pieces(m, m->f->text), value);
+    json_decref(string);
+    if (!nullable)
+        return value;
+    grammar_node null = SEQ(m->b,
+                            frame_pieces(m, is_typed(m) ? m->f->json : m->f->text),
+                            grammar_literal(m->b, "null", 4),
+                            frame_piece(m, m->f->value_end[0]));
+    return ALT(m->b, value, null);
+}
 
 /* KEY key TEXT or JSON value VALUE_END */
 static grammar_node tagged_argument(const struct maker *m, const struct argument *a, size_t tool)
@@ -168,18 +194,15 @@ static grammar_node tagged_argument(const struct maker *m, const struct argument
             tool,
             a->key,
             "its type is said in several places, which cannot be kept to in this model's calls");
-    if (text && !choice_of(m, a, tool, &value))
-        value = tagged_text(m, a, tool);
+    if (text)
+        value = text_of(m, a, tool);
     else
         value = SEQ(m->b,
-                    text ? value : value_of(m, a, tool, own == read),
+                    frame_pieces(m, is_typed(m) ? m->f->json : m->f->text),
+                    value_of(m, a, tool, own == read),
                     frame_piece(m, m->f->value_end[0]));
-    return SEQ(m->b,
-               frame_pieces(m, m->f->key),
-               key_of(m, a->key, tool),
-               frame_pieces(m, text || !is_typed(m) ? m->f->text : m->f->json),
-               value,
-               behind_value(m, a));
+    return SEQ(
+        m->b, frame_pieces(m, m->f->key), key_of(m, a->key, tool), value, behind_value(m, a));
 }
 
 /* ---- tags within values ---- */
@@ -302,7 +325,7 @@ static json_t *beside_null(const struct maker *m, const json_t *schema)
         found = option_beside_null(m, schema);
     }
     const json_t *type = json_object_get(found, "type");
-    if (json_is_string(type) && !is_null(type))
+    if ((json_is_string(type) && !is_null(type)) || (found && reply_only_string(found, found)))
         return found;
     json_decref(found);
     return NULL;

@@ -234,6 +234,44 @@ static void test_null(void **state)
     CHECK_ALL(cases);
 }
 
+/* What else is said of a string that may be null holds as well. */
+static void test_string_or_null(void **state)
+{
+    (void)state;
+#define OR_NULL(option) "{'properties':{'v':{'anyOf':[" option ",{'type':'null'}]}}}"
+    static const char listed[] = OR_NULL("{'type':'string','enum':['x','y','None']}");
+    static const char one[] = OR_NULL("{'const':'x'}");
+    static const char bounded[] =
+        "{'properties':{'v':{'type':['string','null'],'pattern':'^a+$','maxLength':3}}}";
+    static const char named[] = "{'properties':{'v':{'anyOf':[{'$ref':'#/$defs/e'},{'type':'null'}]"
+                                ",'default':null}},'$defs':{'e':{'type':'string','enum':['x']}}}";
+#define M3_STRING(text) M3_CALL(M3_TAG("v", text))
+#define GLM(value)                                                                                 \
+    "<tool_call>f\n<arg_key>v</arg_key>\n<arg_value>" value "</arg_value>\n</tool_call>"
+    static const struct forced cases[] = {
+        {"qwen-xml", listed, QWEN(QWEN_ARG("v", "y")), "{'v':'y'}"},
+        {"qwen-xml", listed, QWEN(QWEN_ARG("v", "null")), "{'v':null}"},
+        {"qwen-xml", listed, QWEN(QWEN_ARG("v", "z")), NULL},
+        {"qwen-xml", listed, QWEN(QWEN_ARG("v", "None")), NULL}, /* it would be read as null */
+        {"qwen-xml", one, QWEN(QWEN_ARG("v", "x")), "{'v':'x'}"},
+        {"qwen-xml", one, QWEN(QWEN_ARG("v", "null")), "{'v':null}"},
+        {"qwen-xml", one, QWEN(QWEN_ARG("v", "xx")), NULL},
+        {"qwen-xml", bounded, QWEN(QWEN_ARG("v", "aaa")), "{'v':'aaa'}"},
+        {"qwen-xml", bounded, QWEN(QWEN_ARG("v", "null")), "{'v':null}"},
+        {"qwen-xml", bounded, QWEN(QWEN_ARG("v", "aaaa")), NULL},
+        {"qwen-xml", named, QWEN(QWEN_ARG("v", "x")), "{'v':'x'}"},
+        {"qwen-xml", named, QWEN(QWEN_ARG("v", "null")), "{'v':null}"},
+        {"qwen-xml", named, QWEN(QWEN_ARG("v", "y")), NULL},
+        {"glm", named, GLM("x"), "{'v':'x'}"},
+        {"glm", named, GLM("null"), "{'v':null}"},
+        {"glm", named, GLM("y"), NULL},
+        {"minimax-m3", named, M3_STRING("x"), "{'v':'x'}"},
+        {"minimax-m3", named, M3_STRING("null"), "{'v':null}"},
+        {"minimax-m3", named, M3_STRING("y"), NULL},
+    };
+    CHECK_ALL(cases);
+}
+
 /* More options beside null than a tool's root may have are options of a value all the same. */
 static void test_many_beside_null(void **state)
 {
@@ -413,6 +451,7 @@ int main(void)
         cmocka_unit_test(test_references),
         cmocka_unit_test(test_read_alike),
         cmocka_unit_test(test_null),
+        cmocka_unit_test(test_string_or_null),
         cmocka_unit_test(test_many_beside_null),
         cmocka_unit_test(test_others),
         cmocka_unit_test(test_keys),
