@@ -277,21 +277,20 @@ static enum MHD_Result on_body(struct exchange *ex, const char *data, size_t *n_
     ex->req.body_len = have + n;
     give_time(ex, n);
     *n_bytes = 0;
-    if (ex->form) {
-        const char *why = form_feed(ex, data, n, &status);
-        if (!why)
-            return MHD_YES;
-        send_error_raw(ex, status, why);
-        return MHD_NO;
-    }
     if (!grow_body(ex, have + n)) {
         send_error_raw(ex, 503, "out of memory");
         return MHD_NO;
     }
     memcpy(ex->body + have, data, n);
     ex->body[have + n] = 0;
-    ex->req.body = ex->body;
-    return MHD_YES;
+    if (!ex->form) {
+        ex->req.body = ex->body;
+        return MHD_YES;
+    }
+    const char *why = form_feed(ex);
+    if (why)
+        send_error_raw(ex, 400, why);
+    return why ? MHD_NO : MHD_YES;
 }
 
 /* The request is complete; also asked again after every resume while there is no answer. */
@@ -301,11 +300,10 @@ static enum MHD_Result on_complete(struct exchange *ex)
     if (ex->gone)
         return MHD_NO;
     if (ex->state == EX_READING && ex->form) {
+        const char *why = form_end(ex);
         ex->req.body_len = 0;
-        int status;
-        const char *why = form_end(ex, &status);
         if (why)
-            return refuse(ex, status, why);
+            return refuse(ex, 400, why);
     }
     if (ex->state == EX_READING) {
         atomic_fetch_add_explicit(&s->stat_requests, 1, memory_order_relaxed);

@@ -202,9 +202,10 @@ bool form_is(const struct exchange *ex, const char *content_type);
 size_t largest_body(const struct http_config *cfg, bool is_form);
 /* Is the body a form? Then ex->form is set. False: it says so, but cannot be; *why says what. */
 bool form_begin(struct exchange *ex, const char *content_type, const char **why);
-/* NULL, or why the form is refused. The second fills in req.parts. */
-const char *form_feed(struct exchange *ex, const char *data, size_t n, int *status);
-const char *form_end(struct exchange *ex, int *status);
+/* NULL, or why the form is refused. The first after each piece of the body that came, the second
+ * when it is whole: it fills in req.parts. */
+const char *form_feed(struct exchange *ex);
+const char *form_end(struct exchange *ex);
 void form_free(struct exchange *ex); /* also without a form */
 
 /* tls.c: the loop thread, but for identity_create. Each connection holds its identity. */

@@ -197,11 +197,13 @@ def test_hostile_uploads(batches):
     refused([("purpose", None, b"fine-tune"), file], "'purpose' must be batch")
     refused([purpose, ("file", "n" * 300, ok)], "name is longer")
     refused([purpose, file], "no boundary", content_type="multipart/form-data")
-    refused([purpose, file], "a single character", content_type="multipart/form-data; boundary=b", boundary="b")
+    refused([purpose, file], "no boundary", content_type='multipart/form-data; boundary=""', boundary="")
+    refused([purpose, file], "too long", content_type=f"multipart/form-data; boundary={'b' * 257}")
     refused([purpose, file], "cut short", end=False)
     refused([purpose, file], "malformed", content_type="multipart/form-data; boundary=other")
     refused([("p", None, b"1")] * 40, "too many parts")
-    refused([purpose, ("file", 'a\\"b', ok)], "an escaped quote, or a backslash at the end, in a name")
+    refused([purpose, ('file"\r\nX: "' + "x" * 20000, None, ok)], "the head of a part")
+    refused([purpose, ("fi\0le", "x", ok)], "a NUL in the head")
     refused([purpose, ("file", "n" * 1100, ok)], "a name in the multipart form is too long")
     refused([purpose, ("n" * 1100, None, ok)], "a name in the multipart form is too long")
     nameless = form([purpose, ("x", None, ok)]).replace(b'; name="x"', b"")
@@ -219,6 +221,53 @@ def test_hostile_uploads(batches):
         got, _, data = post_form(batches, [purpose, file], f'multipart/form-data; boundary="{boundary}"',
                                  boundary=boundary)
         assert got == 200, data
+
+
+def test_forms_as_clients_write_them(batches):
+    """Names in quotes or not, with parameters in any order, and boundaries that look like others."""
+    data = jsonl([line("a"), line("b\r\n--b0unda\r\n--b0undary_\r\n--b0undary-")])
+    disposition = 'Content-Disposition: form-data; name="file"; filename="x.jsonl"'
+
+    def put(head=disposition, name="x.jsonl", content_type="multipart/form-data; boundary=b0undary",
+            purpose='Content-Disposition: form-data; name="purpose"', before=b"", padding="", after=b"\r\n"):
+        begin = f"--b0undary{padding}\r\n"
+        body = before + f"{begin}{purpose}\r\n\r\nbatch\r\n{begin}{head}\r\n\r\n".encode()
+        body += data + b"\r\n--b0undary--" + after
+        status, _, got = batches.request("POST", "/v1/files", body, headers={"Content-Type": content_type})
+        assert status == 200, (status, got)
+        file = json.loads(got)
+        assert file["filename"] == name
+        assert batches.request("GET", f"/v1/files/{file['id']}/content")[2] == data
+
+    put()
+    for content_type in ('multipart/form-data; boundary="b0undary"', "Multipart/Form-Data;boundary=b0undary",
+                         "multipart/form-data; BOUNDARY=b0undary; charset=UTF-8",  # Apache's HttpClient
+                         'multipart/form-data; charset="a;b"; boundary=b0undary'):
+        put(content_type=content_type)
+    # as .NET writes it
+    put("Content-Type: application/json\r\nContent-Disposition: form-data; name=file; filename=x.jsonl; "
+        "filename*=utf-8''x.jsonl", purpose="Content-Type: text/plain; charset=utf-8\r\n"
+        "Content-Disposition: form-data; name=purpose")
+    named = 'Content-Disposition: form-data; name="file"; filename='
+    for head, name in {"content-disposition:form-data;filename=x y.jsonl ;name=file": "x y.jsonl",
+                       "X: y\r\n" + disposition + "\r\nContent-Type: a/b; name=z": "x.jsonl",
+                       named.replace("; ", ";\r\n\t ") + '"x.jsonl"': "x.jsonl",
+                       named + '"a\\"b; name=c\\\\.jsonl"': 'a"b; name=c\\.jsonl',
+                       named + '"C:\\d\\x.jsonl"': "C:\\d\\x.jsonl"}.items():
+        put(head, name)
+    put(before=b"nobody reads this\r\n", padding=" \t", after=b"\r\nnor this: --b0undary\r\n")
+    put(after=b"")
+    # a part without bytes, also without the line's end before its own
+    for empty in (b"\r\n\r\n\r\n", b"\r\n\r\n"):
+        body = b'--b\r\nContent-Disposition: form-data; name="purpose"' + empty + b"--b--\r\n"
+        status, _, got = batches.request("POST", "/v1/files", body,
+                                         headers={"Content-Type": "multipart/form-data; boundary=b"})
+        assert status == 400 and "files for ''" in json.loads(got)["error"]["message"], got
+    for broken in ("--b0undary\r\n\r\n", "--b0undary", "--b0undar", "-", "--b0undary--", "--b0undary\r\nX",
+                   '--b0undary\r\nContent-Disposition: form-data; name="x\r\n\r\n\r\n--b0undary--'):
+        status, _, _ = batches.request("POST", "/v1/files", broken.encode(), headers={
+            "Content-Type": "multipart/form-data; boundary=b0undary"})
+        assert status == 400, broken
 
 
 def test_forms_are_for_uploads_alone(start_server, tmp_path):
