@@ -38,8 +38,14 @@ bool api_json_starved(void)
     return was;
 }
 
+/* A byte order mark, which Windows' tools put before what they write, is passed over. */
 json_t *api_json_load(const char *text, size_t n_bytes, size_t flags, json_error_t *je)
 {
+    static const char mark[] = "\xef\xbb\xbf";
+    if (n_bytes >= sizeof mark - 1 && memcmp(text, mark, sizeof mark - 1) == 0) {
+        text += sizeof mark - 1;
+        n_bytes -= sizeof mark - 1;
+    }
     const bool before = starved; /* of something else, which is still to be told */
     starved = false;
     loading = true;

@@ -179,6 +179,12 @@ def test_bad_lines_go_to_the_error_file(batches):
     assert refused["long"]["body"]["error"]["param"] == "seed"
 
 
+def test_a_file_with_a_byte_order_mark(batches):
+    file = upload(batches, b"\xef\xbb\xbf" + jsonl([line("a"), line("b")]))
+    over = wait_over(batches, create(batches, file["id"]))
+    assert over["request_counts"] == {"total": 2, "completed": 2, "failed": 0}
+
+
 def test_hostile_uploads(batches):
     ok = jsonl([line("a")])
     purpose, file = ("purpose", None, b"batch"), ("file", "x.jsonl", ok)

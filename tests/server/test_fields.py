@@ -148,6 +148,14 @@ def test_bodies_that_are_no_json(server, route, name):
 
 
 @pytest.mark.parametrize("route", BOTH)
+def test_a_byte_order_mark_is_passed_over(server, route):
+    mark, body = b"\xef\xbb\xbf", json.dumps(GOOD[route]).encode()
+    server.json("POST", route, mark + body)
+    for bad in (mark[:2] + body, mark, mark[:2]):
+        check(server, route, bad, None)
+
+
+@pytest.mark.parametrize("route", BOTH)
 def test_a_field_twice_is_the_last(server, route):
     body = json.dumps(GOOD[route])[:-1] + ', "max_tokens": 0, "max_tokens": 1}'
     server.json("POST", route, body.encode())
