@@ -102,7 +102,7 @@ enum err disk_read_json(int fd, const char *name, json_t **out, struct err_info 
 {
     struct stat st;
     *out = NULL;
-    int f = openat(fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    int f = openat(fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (f < 0)
         return err_set(e, ERR_IO, "%s: %s", name, strerror(errno));
     if (fstat(f, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size > (off_t)MAX_JSON_BYTES) {

@@ -344,7 +344,7 @@ static enum err content(struct batches *b,
 {
     char name[64];
     file_name(f->entry.id, ".jsonl", name);
-    out->fd = openat(b->files_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    out->fd = openat(b->files_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     if (out->fd < 0)
         return err_set(e, ERR_IO, "%s: %s", name, strerror(errno));
     out->n_bytes = f->bytes;

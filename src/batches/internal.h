@@ -287,6 +287,10 @@ enum err lines_check(const struct batches_config *cfg,
  * input is not there any more, or is none; ERR_IO, ERR_NOMEM: that may pass. */
 enum err lines_open(struct batches *b, struct job *j, struct err_info *e) WEIR_MUST_USE;
 void lines_close(struct job *j);
+/* Of a batch whose input is gone: the counts become those of its results, of which half a line is
+ * cut off. Errors: ERR_IO, ERR_NOMEM: that may pass. */
+enum err lines_recount(struct batches *b, struct job *j, struct err_info *e) WEIR_MUST_USE;
+bool lines_lost(const struct job *j); /* somebody removed a file with results */
 /* One line's text: malloc'd, *n bytes. NULL: it cannot be read. */
 char *lines_read(const struct lines *l, uint32_t i, struct err_info *e);
 /* Record how line i ended. custom_id: JSON. body NULL: `code` and `message` say why there is none.

@@ -130,6 +130,8 @@ static enum err read_input(const struct batches_config *cfg, struct lines *l, st
     struct stat st;
     if (fstat(l->in_fd, &st) != 0)
         return err_set(e, ERR_IO, "the input file cannot be read: %s", strerror(errno));
+    if (!S_ISREG(st.st_mode))
+        return err_set(e, ERR_INVALID, "the input file cannot be read: it is no file");
     if (st.st_size == 0)
         return err_set(e, ERR_INVALID, "the input file cannot be read: it is empty");
     size_t size = (size_t)st.st_size;
@@ -222,13 +224,16 @@ static int64_t result_of(const struct job *j, const struct lines *l, const char 
     return found ? (int64_t)lo : -1;
 }
 
-/* Mark what the file says is done; cut off what is not whole. */
+/* Mark what the file says is done; cut off what is not whole. l NULL: there is no input that could
+ * be done again, so that only half a line is cut off. */
 static enum err resume(
     const struct job *j, struct lines *l, int fd, uint32_t *n, struct err_info *e)
 {
     struct stat st;
     if (fstat(fd, &st) != 0)
         return err_set(e, ERR_IO, "a result file cannot be read: %s", strerror(errno));
+    if (!S_ISREG(st.st_mode))
+        return err_set(e, ERR_IO, "a result file cannot be read: it is no file");
     size_t size = (size_t)st.st_size, at = 0;
     if (size == 0)
         return OK;
@@ -237,11 +242,13 @@ static enum err resume(
         return err_set(e, ERR_NOMEM, "no memory to read a result file of %zu bytes", size);
     for (;;) {
         const char *end = at < size ? memchr(data + at, '\n', size - at) : NULL;
-        int64_t i = end ? result_of(j, l, data + at, (size_t)(end - data) - at) : -1;
+        int64_t i = !end ? -1 : !l ? 0 : result_of(j, l, data + at, (size_t)(end - data) - at);
         if (i < 0)
             break;
-        l->lines[i].state = LINE_DONE;
-        l->n_open--;
+        if (l) {
+            l->lines[i].state = LINE_DONE;
+            l->n_open--;
+        }
         ++*n;
         at = (size_t)(end - data) + 1;
     }
@@ -251,11 +258,22 @@ static enum err resume(
     return OK;
 }
 
-static int open_results(struct batches *b, const char *id)
+/* Of what is no file, whoever put it there, none may be waited for. */
+#define OPEN_FLAGS (O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)
+
+static int open_results(struct batches *b, const char *id, int flags)
 {
     char name[64];
     file_name(id, ".jsonl", name);
-    return openat(b->files_fd, name, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
+    return openat(b->files_fd, name, O_RDWR | O_APPEND | OPEN_FLAGS | flags, 0600);
+}
+
+static void set_counts(struct batches *b, struct job *j, uint32_t n_completed, uint32_t n_failed)
+{
+    pthread_mutex_lock(&b->lock);
+    j->n_completed = n_completed;
+    j->n_failed = n_failed;
+    pthread_mutex_unlock(&b->lock);
 }
 
 enum err lines_open(struct batches *b, struct job *j, struct err_info *e)
@@ -267,13 +285,13 @@ enum err lines_open(struct batches *b, struct job *j, struct err_info *e)
     file_name(j->input, ".jsonl", name);
     l->in_fd = l->out_fd = l->err_fd = -1;
     j->lines = l;
-    if ((l->in_fd = openat(b->files_fd, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)) < 0)
+    if ((l->in_fd = openat(b->files_fd, name, O_RDONLY | OPEN_FLAGS)) < 0)
         err = err_set(e,
                       errno == ENOENT || errno == ELOOP ? ERR_INVALID : ERR_IO,
                       "the input file cannot be read: %s",
                       strerror(errno));
-    else if ((l->out_fd = open_results(b, j->output)) < 0 ||
-             (l->err_fd = open_results(b, j->errors)) < 0)
+    else if ((l->out_fd = open_results(b, j->output, O_CREAT)) < 0 ||
+             (l->err_fd = open_results(b, j->errors, O_CREAT)) < 0)
         err = err_set(e, ERR_IO, "the result files cannot be written: %s", strerror(errno));
     else if (!(err = read_input(&b->cfg, l, e)) &&
              !(err = resume(j, l, l->out_fd, &n_completed, e)))
@@ -284,10 +302,38 @@ enum err lines_open(struct batches *b, struct job *j, struct err_info *e)
     }
     pthread_mutex_lock(&b->lock);
     j->n_total = l->n;
-    j->n_completed = n_completed;
-    j->n_failed = n_failed;
     pthread_mutex_unlock(&b->lock);
+    set_counts(b, j, n_completed, n_failed);
     return OK;
+}
+
+enum err lines_recount(struct batches *b, struct job *j, struct err_info *e)
+{
+    const char *const ids[] = {j->output, j->errors};
+    uint32_t n[2] = {0};
+    enum err err = OK;
+    for (int i = 0; i < 2 && !err; i++) {
+        const int fd = open_results(b, ids[i], 0);
+        if (fd >= 0)
+            err = resume(j, NULL, fd, &n[i], e);
+        else if (errno != ENOENT)
+            err = err_set(e, ERR_IO, "a result file cannot be read: %s", strerror(errno));
+        disk_close(fd);
+    }
+    if (!err)
+        set_counts(b, j, n[0], n[1]);
+    return err;
+}
+
+static bool is_removed(int fd)
+{
+    struct stat st;
+    return fstat(fd, &st) == 0 && st.st_nlink == 0 && st.st_size > 0;
+}
+
+bool lines_lost(const struct job *j)
+{
+    return is_removed(j->lines->out_fd) || is_removed(j->lines->err_fd);
 }
 
 void lines_close(struct job *j)

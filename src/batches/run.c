@@ -91,6 +91,12 @@ static void finalize(struct batches *b, struct live *live)
         job_hold(j, &e);
         return;
     }
+    if (lines_lost(j)) {
+        lines_close(j);
+        err_set(&e, ERR_IO, "a file with its results was removed; what was in it is done again");
+        job_hold(j, &e);
+        return;
+    }
     if (live->status != JOB_FINALIZING && !enter(b, live, JOB_FINALIZING))
         return;
     if (publish(b, j, j->output, "output") != OK || publish(b, j, j->errors, "errors") != OK ||
@@ -108,6 +114,11 @@ static void finalize(struct batches *b, struct live *live)
 static void fail(struct batches *b, struct live *live, const struct err_info *e)
 {
     struct job *j = live->job;
+    struct err_info why = {0};
+    if (lines_recount(b, j, &why) != OK) {
+        job_hold(j, &why);
+        return;
+    }
     if (publish(b, j, j->output, "output") != OK || publish(b, j, j->errors, "errors") != OK)
         return;
     pthread_mutex_lock(&b->lock);
@@ -137,12 +148,26 @@ static void close_open(struct batches *b, struct job *j, const char *code, const
     }
 }
 
+/* An input that is not as it was uploaded was left out of the files at the start: fewer requests,
+ * or others, are not what the batch was made of. */
+static enum err open_lines(struct batches *b, struct job *j, struct err_info *e)
+{
+    pthread_mutex_lock(&b->lock);
+    const bool is_whole = files_find(b, j->input, NULL);
+    pthread_mutex_unlock(&b->lock);
+    return is_whole
+               ? lines_open(b, j, e)
+               : err_set(e,
+                         ERR_INVALID,
+                         "the input file cannot be read: it is gone, or not what was uploaded");
+}
+
 /* Open what is new, end what is done, cancelled or late. True: lines may be begun. */
 static bool look_after(struct batches *b, struct live *live)
 {
     struct job *j = live->job;
     struct err_info e = {0};
-    enum err err = j->lines ? OK : lines_open(b, j, &e);
+    enum err err = j->lines ? OK : open_lines(b, j, &e);
     if (err == ERR_INVALID)
         fail(b, live, &e);
     else if (err)
@@ -166,7 +191,7 @@ static bool look_after(struct batches *b, struct live *live)
     }
     if (l->n_open + l->n_running == 0)
         finalize(b, live);
-    return live->status == JOB_IN_PROGRESS && !late;
+    return j->lines && live->status == JOB_IN_PROGRESS && !late;
 }
 
 /* --- the thread ------------------------------------------------------------------------------- */

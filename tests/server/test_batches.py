@@ -442,8 +442,10 @@ def test_cancel_before_it_began(start_server, tmp_path):
     assert counts["completed"] < 10000
 
 
-def test_an_input_that_is_gone(tmp_path):
-    """Between two starts: the batch fails and says so; what was done is still there."""
+@pytest.mark.parametrize("left", [0, 10])
+def test_an_input_that_is_gone(tmp_path, left):
+    """Between two starts, or all but the first lines: the batch fails and says so; what was done is
+    still there, and counted."""
     flags = ("--batch-dir", str(tmp_path), "--batch-parallel", "1")
     s = Server(*flags).wait_ready()
     file = upload(s, jsonl([line(f"r{i}", max_tokens=300) for i in range(50)]))
@@ -451,11 +453,19 @@ def test_an_input_that_is_gone(tmp_path):
     while s.json("GET", f"/v1/batches/{batch['id']}")["request_counts"]["completed"] < 2:
         time.sleep(0.01)
     s.stop()
-    (tmp_path / "files" / f"{file['id']}.jsonl").unlink()
+    path = tmp_path / "files" / f"{file['id']}.jsonl"
+    kept = path.read_bytes().splitlines(True)[:left]
+    path.write_bytes(b"".join(kept)) if left else path.unlink()
+    with open(next(tmp_path.glob("batches/*.json"))) as f:
+        output = tmp_path / "files" / (json.load(f)["output"] + ".jsonl")
+    n_done = output.read_bytes().count(b"\n")
+    with open(output, "ab") as f:
+        f.write(b'{"id":"batch_req_')
     s = Server(*flags).wait_ready()
     over = wait_over(s, batch)
     assert over["status"] == "failed" and "input file" in over["errors"]["data"][0]["message"]
-    assert len(results(s, over["output_file_id"])) >= 2
+    assert over["request_counts"] == {"total": 50, "completed": n_done, "failed": 0}
+    assert len(results(s, over["output_file_id"])) == n_done >= 2
     s.stop()
 
 

@@ -294,6 +294,71 @@ static void test_a_result_twice(void **state)
     assert_int_equal(size_of(f, "out"), n);
 }
 
+/* Of a batch whose input is gone, results are counted all the same, and what is torn is cut off. */
+static void test_results_without_an_input(void **state)
+{
+    struct fixture *f = *state;
+    char path[160];
+    write_input(f);
+    open_lines(f);
+    finish(f, 5, true);
+    finish(f, 1, true);
+    finish(f, 2, false);
+    const off_t size = size_of(f, "out");
+    finish(f, 3, true);
+    lines_close(&f->j);
+    path_of(f, "out", path);
+    assert_int_equal(truncate(path, size + 60), 0);
+    f->j.n_completed = f->j.n_failed = 99;
+    assert_int_equal(lines_recount(&f->b, &f->j, NULL), OK);
+    assert_int_equal(f->j.n_completed, 2);
+    assert_int_equal(f->j.n_failed, 1);
+    assert_int_equal(size_of(f, "out"), size);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(lines_recount(&f->b, &f->j, NULL), OK);
+    assert_int_equal(f->j.n_completed, 0);
+    openat_errno = EACCES;
+    assert_int_equal(lines_recount(&f->b, &f->j, NULL), ERR_IO);
+    openat_errno = 0;
+}
+
+static void test_results_that_somebody_removed(void **state)
+{
+    struct fixture *f = *state;
+    char path[160];
+    write_input(f);
+    open_lines(f);
+    path_of(f, "err", path);
+    assert_int_equal(unlink(path), 0); /* nothing was in it */
+    assert_false(lines_lost(&f->j));
+    finish(f, 0, true);
+    assert_false(lines_lost(&f->j));
+    path_of(f, "out", path);
+    assert_int_equal(unlink(path), 0);
+    assert_true(lines_lost(&f->j));
+    lines_close(&f->j);
+    open_lines(f);
+    assert_int_equal(f->j.lines->n_open, N_LINES);
+}
+
+/* Nobody waits for what writes to a pipe. */
+static void test_what_is_no_file(void **state)
+{
+    struct fixture *f = *state;
+    char path[160];
+    path_of(f, "in", path);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_int_equal(lines_open(&f->b, &f->j, NULL), ERR_INVALID);
+    assert_int_equal(unlink(path), 0);
+    write_input(f);
+    path_of(f, "err", path);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_int_equal(lines_open(&f->b, &f->j, NULL), ERR_IO);
+    assert_int_equal(unlink(path), 0);
+    open_lines(f);
+}
+
 /* Behind so many blank lines that a number has more digits than others. */
 static void test_numbers_of_nine_digits(void **state)
 {
@@ -350,6 +415,9 @@ int main(void)
         TEST(test_a_result_with_a_hole),
         TEST(test_a_result_twice),
         TEST(test_numbers_of_nine_digits),
+        TEST(test_results_without_an_input),
+        TEST(test_results_that_somebody_removed),
+        TEST(test_what_is_no_file),
         TEST(test_files_that_cannot_be_opened),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
