@@ -22,6 +22,7 @@ static enum err read_layers(struct model *m, const struct arch *arch, struct err
 {
     struct model_hparams *hp = &m->hp;
     const uint32_t n = hp->n_layer, least = arch->gaps || arch->recurrence ? 0 : 1;
+    bool has_heads = false; /* recurrent layers' are taken from them below */
     uint32_t *v = mem_zalloc((size_t)n * 3, sizeof *v), *kv = v + n, *ff = v + 2 * (size_t)n;
     enum err err = key_u32_layers(m, "attention.head_count", least, MAX_HEADS, v, e);
     for (uint32_t i = 0; i < n; i++)
@@ -43,6 +44,7 @@ static enum err read_layers(struct model *m, const struct arch *arch, struct err
                           i);
         if (v[i] == 0)
             kv[i] = 0;
+        has_heads |= v[i] > 0;
         m->layers[i] =
             (struct model_layer){.n_head = v[i], .n_head_kv = kv[i], .n_ff = ff[i], .kv_layer = i};
     }
@@ -58,8 +60,8 @@ static enum err read_layers(struct model *m, const struct arch *arch, struct err
     if (!err && hp->n_head_kv == 0 && arch->recurrent_layers != RECURRENT_ALL)
         err = err_set(e,
                       ERR_FORMAT,
-                      hp->n_head ? "%s: no layer attends"
-                                 : "metadata key %s.attention.head_count is missing or 0",
+                      has_heads ? "%s: no layer attends"
+                                : "metadata key %s.attention.head_count is missing or 0",
                       m->arch);
     return err;
 }

@@ -234,6 +234,10 @@ static void test_refused(void **state)
         refuse("llama", &cases[i]);
     for (size_t i = 0; i < sizeof gaps / sizeof gaps[0]; i++)
         refuse("deci", &gaps[i]);
+    /* heads that are of no layer, as all of them are recurrent */
+    static const struct arrays recurrent = {
+        "all recurrent", "no layer attends", ALL(2), ALL(0), ALL(8), 4, 4, 4, 8};
+    refuse("lfm2", &recurrent);
     /* what passes ends where the tensors would begin */
     static const struct arrays fine = {
         "fine", "token_embd.weight is missing", {4, 2, 2, 6}, {1, 2, 1, 3}, ALL(8), 4, 4, 4, 8};
