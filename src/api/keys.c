@@ -285,7 +285,7 @@ enum err api_keys_load(struct api_keys *k,
     struct terms *all = NULL;
     uint32_t n_keys = 0;
     *n_plain = 0;
-    json_t *root = json_loadb(text, n, JSON_REJECT_DUPLICATES, &je);
+    json_t *root = api_json_load(text, n, JSON_REJECT_DUPLICATES, &je);
     if (!root)
         return err_set(e, ERR_FORMAT, "line %d: %s", je.line, je.text);
     enum err err = read_file(root, &all, &n_keys, n_plain, e);

@@ -93,7 +93,7 @@ static void finalize(struct batches *b, struct live *live)
     }
     if (lines_lost(j)) {
         lines_close(j);
-        err_set(&e, ERR_IO, "a file with its results was removed; what was in it is done again");
+        err_set(&e, ERR_IO, "a file with its results was removed");
         job_hold(j, &e);
         return;
     }

@@ -206,9 +206,13 @@ enum err cli_read_file(const char *path, size_t max, char **out, size_t *n, stru
     char *data = malloc(cap);
     while (data && len <= max && (got = fread(data + len, 1, cap - len - 1, f)) > 0) {
         len += got;
-        char *more = cap - len > 1 ? data : realloc(data, cap *= 2);
-        if (!more)
-            free(data);
+        if (cap - len > 1)
+            continue;
+        char *more = malloc(cap *= 2);
+        if (more)
+            memcpy(more, data, len);
+        explicit_bzero(data, len); /* it may be a key */
+        free(data);
         data = more;
     }
     const int why = ferror(f) ? errno : 0; /* what follows may change errno */
@@ -218,7 +222,7 @@ enum err cli_read_file(const char *path, size_t max, char **out, size_t *n, stru
     if (!data)
         return err_set(e, ERR_NOMEM, "%s: no memory for more than %zu bytes", path, len);
     if (failed || len > max) {
-        explicit_bzero(data, len); /* it may be a key */
+        explicit_bzero(data, len);
         free(data);
         return failed ? err_set(e, ERR_IO, "%s: %s", path, strerror(why))
                       : err_set(e, ERR_TOO_LARGE, "%s is too large", path);

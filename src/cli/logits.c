@@ -178,14 +178,14 @@ static enum err decode(struct session *s, uint32_t n_greedy, int32_t next, struc
     return OK;
 }
 
-/* All rows or no file; but what is no regular file stays. */
+/* All rows or no file; but what is no regular file, or a link to one, stays. */
 static enum err write_rows(const char *path, const float *rows, size_t n, struct err_info *e)
 {
     struct stat st;
     FILE *f = fopen(path, "wb");
     bool ok = f && fwrite(rows, sizeof *rows, n, f) == n;
     int why = errno;
-    const bool regular = f && fstat(fileno(f), &st) == 0 && S_ISREG(st.st_mode);
+    const bool regular = f && lstat(path, &st) == 0 && S_ISREG(st.st_mode);
     if (f && fclose(f) != 0 && ok) {
         why = errno;
         ok = false;

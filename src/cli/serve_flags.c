@@ -82,9 +82,10 @@ static void take_pooling(struct argp_state *s, const char *flag, const char *arg
 static void take_prefix(struct argp_state *s, const char *flag, const char *arg)
 {
     struct serve_options *o = s->input;
-    static const char plain[] = "/-._~0123456789"
+    static const char plain[] = "/-._~!$&'()*+,;=:@0123456789"
                                 "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-    if (arg[0] != '/' || arg[1] == '\0' || arg[strlen(arg) - 1] == '/' || arg[strspn(arg, plain)])
+    if (arg[0] != '/' || arg[1] == '\0' || arg[strlen(arg) - 1] == '/' || arg[strspn(arg, plain)] ||
+        strstr(arg, "//") || strstr(arg, "/."))
         argp_error(s, "%s: '%s' is not like /path", flag, arg);
     o->api_prefix = arg;
 }

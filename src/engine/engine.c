@@ -154,9 +154,9 @@ static enum err create_backend(struct engine *eng, struct err_info *e)
     if (err == OK && room.kv_bytes == 0)
         err = memory_check_asked(eng, e);
     if (err == OK)
-        err = memory_check_host(eng, room.kv_bytes > 0, e);
-    if (err == OK)
         err = memory_divide(eng, room.kv_bytes, e);
+    if (err == OK)
+        err = memory_check_host(eng, room.kv_bytes > 0, e);
     if (err)
         return err;
     if (eng->cfg.cache_dir) /* before the weights are loaded, which finds the file read */

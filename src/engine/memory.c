@@ -185,25 +185,6 @@ enum err memory_check_asked(const struct engine *eng, struct err_info *e)
     return OK;
 }
 
-enum err memory_check_host(const struct engine *eng, bool on_device, struct err_info *e)
-{
-    const double gib = 1u << 30, most = (double)machine_memory();
-    const double asked = (double)eng->cfg.host_cache_bytes;
-    const double weights = on_device ? 0 : (double)eng->model->weight_bytes;
-    const double kv = on_device ? 0 : (double)budget(&eng->cfg, 0);
-    if (asked == 0 || model_state_bytes(eng->model) > 0 || weights + kv + asked <= most)
-        return OK;
-    return err_set(
-        e,
-        ERR_INVALID,
-        "host-cache: %.1f GiB were asked for beside weights of %.1f GiB and KV memory of "
-        "%.1f GiB, there are %.1f GiB of memory",
-        asked / gib,
-        weights / gib,
-        kv / gib,
-        most / gib);
-}
-
 enum err memory_divide(struct engine *eng, uint64_t room_bytes, struct err_info *e)
 {
     const struct engine_config *cfg = &eng->cfg;
@@ -251,6 +232,28 @@ enum err memory_divide(struct engine *eng, uint64_t room_bytes, struct err_info 
     }
     limit_context(eng);
     return OK;
+}
+
+enum err memory_check_host(const struct engine *eng, bool on_device, struct err_info *e)
+{
+    const struct memory *m = &eng->memory;
+    const double gib = 1u << 30, most = (double)machine_memory();
+    const double asked = (double)eng->cfg.host_cache_bytes;
+    const double weights = on_device ? 0 : (double)eng->model->weight_bytes;
+    const double blocks = (double)m->n_blocks * (double)m->block_bytes;
+    const double panes = (double)m->n_panes * (double)m->pane_bytes;
+    const double kv = on_device ? 0 : blocks + panes;
+    if (asked == 0 || m->state_bytes > 0 || weights + kv + asked <= most)
+        return OK;
+    return err_set(
+        e,
+        ERR_INVALID,
+        "host-cache: %.1f GiB were asked for beside weights of %.1f GiB and KV memory of "
+        "%.1f GiB, there are %.1f GiB of memory",
+        asked / gib,
+        weights / gib,
+        kv / gib,
+        most / gib);
 }
 
 static struct backend_place to_place(struct kv_place p)

@@ -112,9 +112,10 @@ bool json_format(struct grammar_builder *b, const char *name, grammar_node *out)
 #define REFERENCE_ANY(more)                                                                        \
     "(" ROOTED(more) "|([A-Za-z0-9._~!$&'()*+,;=@" more "-]|" HEX_PAIR ")+(/" IN_PATH(more) "*)*)" \
                                                                                             "?"
-#define BEYOND_ASCII "\\u00a0-\\ud7ff\\uf900-\\ufdcf\\ufdf0-\\uffef"
+#define BEYOND_ASCII "\\u00a0-\\ud7ff\\uf900-\\ufdcf\\ufdf0-\\uffef\\u{10000}-\\u{efffd}"
 
-/* What of the format is certainly valid, however it is written; NULL: that is not looked at. */
+/* What values that a schema lists are held against; NULL: they are not looked at. Of dates and
+ * times all but leap seconds of other zones and leap days before the year 1000. */
 const char *json_format_pattern(const char *name)
 {
     static const char *const patterns[][2] = {

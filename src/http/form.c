@@ -191,7 +191,7 @@ static enum mark mark_at(const char *s, size_t n_left, size_t *n)
         return memcmp(s + i, "\r\n", 2) == 0 ? MARK_NEXT : MARK_NONE;
     }
     const bool may_be = n_left == i || s[i] == '\r' || (i == 0 && s[0] == '-');
-    return may_be && i < MAX_PADDING ? MARK_CUT : MARK_NONE;
+    return may_be ? MARK_CUT : MARK_NONE;
 }
 
 /* Are these bytes, as far as they are there, the mark or its beginning? */

@@ -408,15 +408,6 @@ static enum err start(struct disk *d, struct err_info *e)
     return rc == 0 ? OK : err_set(e, ERR_NOMEM, "no thread for the disk cache: %s", strerror(rc));
 }
 
-/* Checksums keep out accidents. Who may write to the folder can put other bytes under a key. */
-static void warn_of_others(const struct disk *d)
-{
-    struct stat st;
-    if (fstat(d->root, &st) == 0 && (st.st_mode & (S_IWGRP | S_IWOTH)))
-        log_warn("disk cache %s: others may write to it, and so change answers; chmod go-w it",
-                 d->dir);
-}
-
 enum err kv_disk_open(const struct kv_disk_config *cfg, struct kv_tier **out, struct err_info *e)
 {
     *out = NULL;
@@ -455,7 +446,7 @@ enum err kv_disk_open(const struct kv_disk_config *cfg, struct kv_tier **out, st
         disk_free(d);
         return err;
     }
-    warn_of_others(d);
+    disk_warn_of_others(d);
     *out = &d->tier;
     return OK;
 }

@@ -123,6 +123,7 @@ void disk_forgive(struct disk *d, const struct kv_key *key);
  * the lock keeps it, and what it knows of the order of use. Errors: ERR_IO, ERR_NOMEM; what was
  * known before stays. */
 enum err disk_scan(struct disk *d, struct err_info *e) WEIR_MUST_USE;
+void disk_warn_of_others(const struct disk *d); /* where they may write to the folder */
 
 /* The tier's thread only: the sum of the files' sizes. */
 void disk_add_bytes(struct disk *d, uint64_t n);

@@ -170,7 +170,8 @@ static enum err scan_take(struct disk *d, const struct scan *s, bool wrote, stru
     d->n_own = n_own;
     d->held_bytes = held_bytes;
     d->stats.bytes = s->bytes;
-    d->ignored_met += s->removed;
+    d->ignored_met += s->removed; /* of which some may have been found before */
+    d->ignored_found -= s->removed < d->ignored_found ? s->removed : d->ignored_found;
     if (s->ignored > d->ignored_found) /* what lies there is found again by each scan */
         d->ignored_found = s->ignored;
     pthread_mutex_unlock(&d->mutex);
@@ -203,16 +204,26 @@ static void forgive_all(struct disk *d)
     d->failed_reads = 0;
 }
 
+/* Checksums keep out accidents. Who may write to the folder can put other bytes under a key. */
+void disk_warn_of_others(const struct disk *d)
+{
+    struct stat st;
+    if (fstat(d->root, &st) == 0 && (st.st_mode & (S_IWGRP | S_IWOTH)))
+        log_warn("disk cache %s: others may write to it, and so change answers; chmod go-w it",
+                 d->dir);
+}
+
 /* Who empties a cache may remove the folder itself: what has its name then takes its place. */
 static void find_root(struct disk *d)
 {
     struct stat st;
     int now;
-    if (fstat(d->root, &st) != 0 || st.st_nlink > 0 ||
-        kv_files_open(d->dir, false, &now, NULL) != OK)
+    const bool gone = fstat(d->root, &st) == 0 ? st.st_nlink == 0 : errno == ESTALE;
+    if (!gone || kv_files_open(d->dir, false, &now, NULL) != OK)
         return;
     close(d->root);
     d->root = now;
+    disk_warn_of_others(d);
 }
 
 enum err disk_scan(struct disk *d, struct err_info *e)

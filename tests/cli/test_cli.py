@@ -289,7 +289,7 @@ def test_a_limit_on_files_is_a_failure(tmp_path):
 
 
 @pytest.mark.parametrize("args", [["tokenize", "--file", "/dev/zero"], ["render", "--context", "/dev/zero"],
-                                  ["run", "-p", "x", "--grammar-file", "/dev/zero"]])
+                                  ["run", "-p", "x", "--threads", "1", "--grammar-file", "/dev/zero"]])
 @pytest.mark.skipif("WEIR_SANITIZED" in os.environ, reason="a sanitizer needs more addresses than that")
 def test_a_file_without_an_end_is_a_failure(args):
     def little():

@@ -37,6 +37,7 @@ SEEDS = {
     "cut": form([PURPOSE, FILE])[:-9],
     "nul": form([part(b'name="a\0b"', b"\0\0")]),
     "many": form([part(b"name=a", b"%d" % i) for i in range(33)]),
+    "most_padded": form([PURPOSE], step=11).replace(b"--abc\r\n", b"--abc" + b" " * 256 + b"\r\n"),
     "padded": form([PURPOSE]).replace(b"--abc\r\n", b"--abc \t \r\n"),
 }
 

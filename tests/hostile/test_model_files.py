@@ -181,7 +181,7 @@ def further():
     for key, v, words in (("kda.head_dim", 5, "attn_q.weight has shape"),
                           ("ssm.conv_kernel", 3, "ssm_conv1d_q.weight has shape")):
         yield f"kimi-linear_{key}_{v}", recurrent.kimi(**{"kimi-linear." + key: (U32, v)}), (words,)
-    for heads, words in (([0, 0], "attention.head_count"), ([1, 1], "blk.1.attn_"), ([0, 1], "blk.0.")):
+    for heads, words in (([0, 0], "no layer attends"), ([1, 1], "blk.1.attn_"), ([0, 1], "blk.0.")):
         yield f"kimi-linear_heads_{heads}", recurrent.kimi(**{
             "kimi-linear.attention.head_count_kv": (I32, heads)}), (words,)
 

@@ -282,6 +282,7 @@ def test_reload(start_server, keys_file):
     ask(server, "ka")
     write_keys(keys_file, {"name": "a", "key": "ka2", "requests_per_minute": 3},
                {"name": "c", "key": "kc"})
+    keys_file.write_bytes(b"\xef\xbb\xbf" + keys_file.read_bytes())  # as editors of Windows save it
     assert "reload: api-keys\n" in server.reload()
     ask(server, "ka", 401)
     ask(server, "kb", 401)
@@ -310,10 +311,15 @@ def test_keys_from_a_pipe(keys_file):
     """They are read once, at start; until then a server that is told to end ends."""
     os.mkfifo(keys_file)
     with subprocess.Popen([WEIR, "serve", "--port", "0", "--api-keys", keys_file], stderr=subprocess.PIPE) as p:
-        time.sleep(0.3)
-        assert p.poll() is None
+        deadline, fd = time.monotonic() + 60, None
+        while fd is None and time.monotonic() < deadline:
+            try:
+                fd = os.open(keys_file, os.O_WRONLY | os.O_NONBLOCK)  # once it is being read
+            except OSError:
+                time.sleep(0.02)
         p.terminate()
-        assert p.wait(30) == -signal.SIGTERM
+        assert p.wait(30) == -signal.SIGTERM and fd is not None
+        os.close(fd)
     with subprocess.Popen([WEIR, "serve", "--port", "0", "--api-keys", keys_file], stderr=subprocess.PIPE) as p:
         write_keys(keys_file, {"name": "a", "key": "ka"})
         assert any(b"listening" in line for line in p.stderr)

@@ -280,8 +280,6 @@ static void test_null_content(void **state)
           "user:q assistant:I look. f{\"a\": 1} tool:r1 g tool:<|im_end|> ");
 }
 
-/* Reasoning of earlier steps reaches the model wherever a template looks for it, beside words and
- * calls too, and empty turns are none that it refuses. */
 /* A template that reads results in the message that called has them there, with what is said of
  * them; what was said before is said before. */
 static void test_inner_results(void **state)
@@ -333,6 +331,8 @@ static void test_inner_results(void **state)
         check(source, cases[i].messages, NULL, cases[i].want);
 }
 
+/* Reasoning of earlier steps reaches the model wherever a template looks for it, beside words and
+ * calls too, and empty turns are none that it refuses. */
 static void test_reasoning(void **state)
 {
     (void)state;
