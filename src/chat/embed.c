@@ -10,21 +10,8 @@ static bool has_calls(const json_t *m)
     return chat_has_role(m, "assistant") && json_array_size(json_object_get(m, "tool_calls")) > 0;
 }
 
-/* {id: name} of a message's calls; new. */
-static json_t *names_of(const json_t *calls)
-{
-    json_t *names = json_object();
-    for (size_t i = 0; i < json_array_size(calls); i++) {
-        const json_t *call = json_array_get(calls, i);
-        const char *id = json_string_value(json_object_get(call, "id"));
-        json_t *name = json_object_get(json_object_get(call, "function"), "name");
-        if (id && name)
-            json_object_set(names, id, name);
-    }
-    return names;
-}
-
-/* The function that a result is of: of the call with its id, or what it names itself. */
+/* The function that a result is of: of the call with its id, or what it names itself. names: of the
+ * calls, by their ids. */
 static const char *name_of(const json_t *names, const json_t *result)
 {
     const char *id = json_string_value(json_object_get(result, "tool_call_id"));
@@ -48,7 +35,8 @@ static size_t embed(const json_t *messages, size_t at, json_t *all)
 {
     const json_t *m = json_array_get(messages, at);
     json_t *results = json_array(), *copy = json_copy((json_t *)m), *next;
-    json_t *names = names_of(json_object_get(m, "tool_calls"));
+    json_t *names = json_object();
+    chat_note_names(names, json_object_get(m, "tool_calls"));
     for (at++; chat_has_role(next = json_array_get(messages, at), "tool"); at++)
         json_array_append_new(results,
                               json_pack("{s:s, s:O?}",

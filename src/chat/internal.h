@@ -22,6 +22,9 @@ struct json_t *chat_split_messages(const struct chat_traits *traits, const struc
  * caller's reference. (embed.c) */
 struct json_t *chat_embed_results(const struct json_t *messages);
 
+/* Note the names of a message's calls by their ids; the latest wins. (turn.c) */
+void chat_note_names(struct json_t *names, const struct json_t *calls);
+
 bool chat_has_words(const struct json_t *m); /* content that is text and not empty */
 bool chat_has_role(const struct json_t *m, const char *role);
 

@@ -137,8 +137,7 @@ static json_t *calls_for(const struct chat_traits *traits, const json_t *calls)
     return all;
 }
 
-/* Note the names of a message's calls by their ids; the latest wins. */
-static void note_names(json_t *names, const json_t *calls)
+void chat_note_names(struct json_t *names, const struct json_t *calls)
 {
     for (size_t i = 0; i < json_array_size(calls); i++) {
         const json_t *call = json_array_get(calls, i);
@@ -198,7 +197,7 @@ static json_t *known_message(const struct chat_traits *traits, const json_t *m, 
         is_empty(json_object_get(m, "content")))
         json_object_set_new(copy, "content", json_null());
     set_reasoning(traits, m, copy);
-    note_names(names, calls);
+    chat_note_names(names, calls);
     const char *id = json_string_value(json_object_get(m, "tool_call_id"));
     json_t *name = id ? json_object_get(names, id) : NULL;
     if (name && chat_has_role(m, "tool") && !json_object_get(m, "name"))

@@ -61,8 +61,7 @@ uint32_t *cli_list(struct argp_state *s,
 const char *cli_model_path(const char *given, struct err_info *e);
 
 /* Read a whole file, or stdin for "-", NUL-terminated behind *n bytes; malloc'd. Errors: ERR_IO,
- * ERR_NOMEM; ERR_TOO_LARGE beyond max bytes, of which not many more are
- * read. */
+ * ERR_NOMEM; ERR_TOO_LARGE beyond max bytes, and not many more are read. */
 enum err cli_read_file(const char *path, size_t max, char **out, size_t *n, struct err_info *e)
     WEIR_MUST_USE;
 

@@ -432,7 +432,7 @@ def test_cancel_and_delete_while_it_runs(start_server, tmp_path):
 
 def test_results_that_somebody_removes_are_made_again(start_server, tmp_path):
     s = start_server("--batch-dir", str(tmp_path), "--batch-parallel", "1")
-    batch = create(s, upload(s, jsonl([line(f"r{i}", max_tokens=200) for i in range(12)]))["id"])
+    batch = create(s, upload(s, jsonl([line(f"r{i}", max_tokens=200) for i in range(40)]))["id"])
     while s.json("GET", f"/v1/batches/{batch['id']}")["request_counts"]["completed"] < 2:
         time.sleep(0.01)
     removed = [f for f in (tmp_path / "files").glob("*.jsonl")
@@ -440,8 +440,8 @@ def test_results_that_somebody_removes_are_made_again(start_server, tmp_path):
     assert len(removed) == 1
     removed[0].unlink()
     over = wait_over(s, batch)
-    assert over["status"] == "completed" and over["request_counts"] == {"total": 12, "completed": 12, "failed": 0}
-    assert sorted(r["custom_id"] for r in results(s, over["output_file_id"])) == sorted(f"r{i}" for i in range(12))
+    assert over["status"] == "completed" and over["request_counts"] == {"total": 40, "completed": 40, "failed": 0}
+    assert sorted(r["custom_id"] for r in results(s, over["output_file_id"])) == sorted(f"r{i}" for i in range(40))
 
 
 def test_cancel_before_it_began(start_server, tmp_path):

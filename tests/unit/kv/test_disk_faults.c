@@ -375,6 +375,27 @@ static void test_what_was_ignored_stays_counted(void **state)
     assert_int_equal(tier_stats(x->t).ignored, 1);
 }
 
+/* What a reader met and left there is not met again when it may write, and removes it. */
+static void test_what_a_reader_ignored_is_counted_once(void **state)
+{
+    struct disk_test *x = *state;
+    struct kv_tier *other;
+    open_with_two(x);
+    assert_int_equal(truncate(segment_path(x, 1), 7), 0);
+    assert_int_equal(kv_disk_open(&x->cfg, &other, NULL), OK);
+    assert_int_equal(tier_stats(other).ignored, 1);
+    disk_test_close(x);
+    seconds_passed += 3;
+    const time_t limit = time(NULL) + 20;
+    while (!tier_stats(other).writes && time(NULL) < limit) {
+        (void)tier_fetch(x, other, 9);
+        usleep(1000);
+    }
+    assert_true(tier_stats(other).writes);
+    assert_int_equal(tier_stats(other).ignored, 1);
+    other->ops->destroy(other);
+}
+
 /* With the lock, too: then another may write, and nothing of its is touched. */
 static void test_files_and_lock_vanish(void **state)
 {
@@ -605,6 +626,7 @@ int main(void)
         TEST(test_emptied_while_it_writes),
         TEST(test_vanished_files_are_forgotten),
         TEST(test_what_was_ignored_stays_counted),
+        TEST(test_what_a_reader_ignored_is_counted_once),
         TEST(test_files_and_lock_vanish),
         TEST(test_folder_made_anew),
         TEST(test_unfinished_file_in_the_way),
