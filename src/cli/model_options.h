@@ -15,6 +15,8 @@
     "on (default: what WEIR_DEVICE says, else auto)"
 #define CLI_GPU_MEMORY_DOC "what may be taken of a GPU's memory, as 0.8 or 20G (default 0.9)"
 #define CLI_GPU_ZERO_DOC "zero the GPU's working buffers after every step"
+#define CLI_DRAFT_DOC                                                                              \
+    "guess up to N tokens ahead, 0 to 7, where an answer repeats what was said (default 0)"
 /* kv: the type that keys and values have by default, a text. */
 #define CLI_MODEL_OPTIONS(kv)                                                                      \
     {"model", 'm', "FILE", 0, "GGUF file (default: the built-in model)", 0},                       \

@@ -24,6 +24,7 @@
 #define KEY_TEMPERATURE 258
 #define KEY_GRAMMAR 259
 #define KEY_SCHEMA 260
+#define KEY_DRAFT 261
 #define HISTORY_FILE ".weir_history"
 
 struct options {
@@ -44,6 +45,7 @@ static const struct argp_option options[] = {
     {"seed", KEY_SEED, "N", 0, "of the random draws, 0 to 2^63 - 1 (default: random)", 0},
     {"grammar-file", KEY_GRAMMAR, "FILE", 0, "answers in the language of this GBNF grammar", 0},
     {"json-schema", KEY_SCHEMA, "FILE", 0, "answers in JSON that satisfies this schema", 0},
+    {"draft-tokens", KEY_DRAFT, "N", 0, CLI_DRAFT_DOC, 0},
     {"raw", KEY_RAW, 0, 0, "continue the prompt as plain text, without the chat template", 0},
     {0},
 };
@@ -82,6 +84,9 @@ static error_t parse_option(int key, char *arg, struct argp_state *s)
         return 0;
     case KEY_SCHEMA:
         o->schema = arg;
+        return 0;
+    case KEY_DRAFT:
+        o->engine.n_draft = (uint32_t)cli_number(s, "--draft-tokens", arg, 0, ENGINE_MAX_DRAFT);
         return 0;
     case KEY_RAW:
         o->raw = true;

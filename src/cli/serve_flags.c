@@ -326,10 +326,7 @@ const struct serve_flag serve_flags[] = {
      "MS",
      "how long a first request waits for others when nothing runs (default 0: it does not)",
      NUMBER(engine.batch_window_ms, 0, 10000)},
-    {"draft-tokens",
-     "N",
-     "guess up to N tokens ahead, 0 to 7, where an answer repeats what was said (default 0)",
-     NUMBER(engine.n_draft, 0, ENGINE_MAX_DRAFT)},
+    {"draft-tokens", "N", CLI_DRAFT_DOC, NUMBER(engine.n_draft, 0, ENGINE_MAX_DRAFT)},
     {"overcommit",
      "SHARE",
      "how much of the longest possible answers admission does not count on, 0 to 1; at 0 those who "

@@ -121,6 +121,7 @@ static enum err read_config(const struct weir_options *o,
     cfg->host_cache_bytes = o->host_cache_bytes;
     cfg->cache_dir = o->cache_dir && o->cache_dir[0] ? o->cache_dir : NULL;
     cfg->cache_bytes = o->cache_bytes;
+    cfg->n_draft = o->draft_tokens;
     cfg->progress = o->progress;
     cfg->progress_ctx = o->progress_ctx;
     return OK;

@@ -78,6 +78,10 @@ struct weir_options {
     /* Called while weights load, in the thread that opens: 0 to 1. NULL: not. */
     void (*progress)(void *ctx, double fraction);
     void *progress_ctx;
+    /* Tokens guessed ahead where an answer repeats what was said, at most 7; 0: none. Faster where
+     * few run and memory bounds a step; no answer differs. Not on devices, nor of recurrent models,
+     * where a warning says so. */
+    uint32_t draft_tokens;
 };
 void weir_options_init_size(struct weir_options *o, size_t size);
 static inline void weir_options_init(struct weir_options *o)

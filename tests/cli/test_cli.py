@@ -322,6 +322,9 @@ def test_run_answers():
     piped = weir("run", data=b"What is the capital of France?\n")
     assert piped.returncode == 0 and piped.stdout == r.stdout
     assert weir("run", data=b"\xff\xfe").returncode == 1
+    drafted = weir("run", "--draft-tokens", "7", "-p", "What is the capital of France?")
+    assert drafted.returncode == 0 and drafted.stdout == r.stdout
+    assert weir("run", "--draft-tokens", "8", "-p", "Hi").returncode == 2
 
 
 def test_seed_decides():

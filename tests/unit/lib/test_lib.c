@@ -1,7 +1,7 @@
 /* The library as programs see it: what it refuses and why, that answers are the same alone and
  * beside others, and that every generation ends once, however it ends. */
 #include "base/mem.h"
-#include "lib/weir.h"
+#include "lib/internal.h"
 #include "scratch.h"
 
 #include <setjmp.h>
@@ -133,6 +133,8 @@ static void test_what_cannot_be_opened(void **state)
     refuse_open(&o, WEIR_ERR_INVALID, "chat_template: it is empty");
     o = good, o.n_ctx = 1;
     refuse_open(&o, WEIR_ERR_INVALID, "two tokens at least");
+    o = good, o.draft_tokens = 8;
+    refuse_open(&o, WEIR_ERR_INVALID, "drafts of 8 tokens; at most 7");
     o = good, o.cache_bytes = 1 << 30;
     refuse_open(&o, WEIR_ERR_INVALID, "cache_dir, which is not given");
     o = good, o.cache_dir = "/dev/null/cache";
@@ -387,6 +389,31 @@ static void test_options_of_an_older_version(void **state)
     q.prompt = "What";
     q.max_tokens = 4;
     assert_int_equal(answer(w, &q, text).n_output, 4);
+    weir_close(w);
+}
+
+static void test_drafts_change_no_answer(void **state)
+{
+    (void)state;
+    char plain[MAX_TEXT], drafted[MAX_TEXT];
+    struct weir_options o;
+    struct weir_request q;
+    struct engine_stats stats;
+    struct weir *w = open_model(NANO, 4, 4);
+    weir_request_init(&q);
+    q.prompt = "one two three one two three one two three one two";
+    q.max_tokens = 60;
+    answer(w, &q, plain);
+    weir_close(w);
+    weir_options_init(&o);
+    o.model = NANO;
+    o.device = "cpu";
+    o.draft_tokens = 7;
+    assert_int_equal(weir_open(&o, &w, NULL), WEIR_OK);
+    answer(w, &q, drafted);
+    engine_stats_get(w->engine, &stats);
+    assert_true(stats.draft_tokens_right > 0);
+    assert_string_equal(plain, drafted);
     weir_close(w);
 }
 
@@ -684,6 +711,7 @@ int main(void)
         cmocka_unit_test(test_memory_that_is_refused),
         cmocka_unit_test(test_what_ends_an_answer),
         cmocka_unit_test(test_options_of_an_older_version),
+        cmocka_unit_test(test_drafts_change_no_answer),
         cmocka_unit_test(test_the_same_alone_and_beside_others),
         cmocka_unit_test(test_cancelled_by_another_thread),
         cmocka_unit_test(test_closed_under_its_readers),
