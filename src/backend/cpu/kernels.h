@@ -173,6 +173,12 @@ static inline size_t act_high_bytes(uint32_t k, size_t rows)
  * how many meet a tile, how many panels lie side by side. The bits are the same. */
 enum cpu_tuning { TUNED_XEON, TUNED_ZEN4, TUNED_ZEN5, N_TUNED };
 
+/* Up to so many rows meet one panel after the other, if the format's kernels can (one_panel). */
+static inline uint32_t cpu_one_panel_rows(enum cpu_tuning tuning)
+{
+    return tuning == TUNED_ZEN5 ? UINT32_MAX : tuning == TUNED_ZEN4;
+}
+
 /* Whether more than four rows ask for weights into the nearest cache, not the second: by tuning,
  * from before main on. No member of a job, for the loops that look at it have no register for that.
  */
@@ -318,7 +324,7 @@ struct cpu_kernels {
     unsigned act_kinds[N_PANEL_FORMATS]; /* what linear reads: of ACT_F32 .. ACT_TWO, PAIRS .. */
     /* And of one in int8 the parts, in a job of so many rows: ACT_BLOCKS .. ACT_BOTH_HALVES. */
     unsigned (*act_parts)(enum panel_format format, uint32_t n_rows);
-    uint8_t one_panel[N_PANEL_FORMATS]; /* on Zen 5 up to so many rows meet one after the other */
+    uint8_t one_panel[N_PANEL_FORMATS]; /* rows that can meet one after the other */
     void (*linear[N_PANEL_FORMATS])(const struct linear_job *j);
     /* The k weights of column c (0..15) of a panel, bit for bit as gguf_dequantize has them. */
     void (*column[N_PANEL_FORMATS])(const uint8_t *panel, uint32_t k, uint32_t c, float *out);

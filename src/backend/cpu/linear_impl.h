@@ -286,25 +286,29 @@ enum { NEAR_PANELS = 4, NEAR_BYTES = 512 * 1024 };
 
 /* Up to so many rows weights are taken apart as they come, for every tile of rows anew; for more
  * they are widened once, which is a pass of its own. What is costly to take apart is widened
- * sooner, what is hardly later where a processor stores slowly, and on Zen 5 never: there tiles win
- * nothing for the pass that stores every weight. On the Xeon they win from the first row on that
- * they take, but for floats. Numbers of rows by measurement; the sums are the same. */
+ * sooner, what is hardly later where a processor stores slowly, and on Zen 5 never, as on Zen 4
+ * what are bytes already: there tiles win nothing for the pass that stores every weight. On the
+ * Xeon they win from the first row on that they take, but for floats. Numbers of rows by
+ * measurement; the sums are the same. */
 #if VL == 16
 #define FEW_ROWS (j->tuning == TUNED_XEON ? LINEAR_M : 32)
 #define FEW_COSTLY (j->tuning == TUNED_ZEN4 ? 16 : LINEAR_M)
 #define FEW_SIMPLE (j->tuning == TUNED_ZEN5 ? UINT32_MAX : j->tuning == TUNED_ZEN4 ? 64 : LINEAR_M)
+#define FEW_BYTES (j->tuning == TUNED_XEON ? LINEAR_M : UINT32_MAX)
 #define FEW_FLOAT (j->tuning == TUNED_XEON ? 32 : FEW_SIMPLE)
 #define FEW_RARE (j->tuning == TUNED_ZEN5 ? UINT32_MAX : LINEAR_M)
 #elif VL == 8
 #define FEW_ROWS 4
 #define FEW_COSTLY 4
 #define FEW_SIMPLE FEW_ROWS
+#define FEW_BYTES FEW_ROWS
 #define FEW_FLOAT FEW_ROWS
 #define FEW_RARE LINEAR_M
 #else
 #define FEW_ROWS 8
 #define FEW_COSTLY 8
 #define FEW_SIMPLE FEW_ROWS
+#define FEW_BYTES FEW_ROWS
 #define FEW_FLOAT FEW_ROWS
 #endif
 
@@ -313,13 +317,12 @@ enum { NEAR_PANELS = 4, NEAR_BYTES = 512 * 1024 };
          row += LINEAR_M, left -= left < LINEAR_M ? left : LINEAR_M)
 
 /* Panels that M rows take at a time, as many streams from memory: one place alone is not read as
- * fast as memory can. On Zen 5 it is, so up to ONE_PANEL_ROWS take one panel after the other; but
- * not where the sum of one is a chain of as many links as there are lines (floats, Q2_K), nor where
- * what is done to a weight takes longer than to read it (grids, TQ, Q1_0, Q2_0). With more rows the
- * loads of activations bind, which two panels share; with AVX2 each half of the columns is a pass
- * of its own for more than two. */
+ * fast as memory can. On Zen 5 it is, so up to ONE_PANEL_ROWS take one panel after the other, on
+ * Zen 4 a lone row; but not where the sum of one is a chain of as many links as there are lines
+ * (floats, Q2_K), nor where what is done to a weight takes longer than to read it (grids, TQ, Q1_0,
+ * Q2_0). With more rows the loads of activations bind, which two panels share; with AVX2 each half
+ * of the columns is a pass of its own for more than two. */
 #define PANELS_AT_ONCE(m) ((m) <= 2 ? 4 : 2)
-#define ONE_AT_ONCE (j->tuning == TUNED_ZEN5)
 
 /* A function for each number of rows. Where many sums go is asked for; fewer were no faster for it.
  */
@@ -445,7 +448,7 @@ enum { NEAR_PANELS = 4, NEAR_BYTES = 512 * 1024 };
     DEFINE_MEET_ONE(name)                                                                          \
     static void run_##name(const struct linear_job *j)                                             \
     {                                                                                              \
-        if (j->n_rows <= ONE_PANEL_ROWS && ONE_AT_ONCE)                                            \
+        if (j->n_rows <= ONE_PANEL_ROWS && j->n_rows <= cpu_one_panel_rows(j->tuning))             \
             meet_one_##name(j);                                                                    \
         else if (j->n_rows > (few))                                                                \
             tiled_##name(j);                                                                       \
@@ -453,8 +456,9 @@ enum { NEAR_PANELS = 4, NEAR_BYTES = 512 * 1024 };
             meet_##name(j);                                                                        \
     }
 
-/* run_NAME of weights that are simple to take apart, usual, or costly; CHAIN: costly ones whose sum
- * is a chain. */
+/* run_NAME of weights that are bytes, simple to take apart, usual, or costly; CHAIN: costly ones
+ * whose sum is a chain. */
+#define RUN_BYTES(name) DEFINE_RUN_ONE(name, FEW_BYTES)
 #define RUN_SIMPLE(name) DEFINE_RUN_ONE(name, FEW_SIMPLE)
 #define RUN_USUAL(name) DEFINE_RUN_ONE(name, FEW_ROWS)
 #define RUN_COSTLY(name) DEFINE_RUN_ONE(name, FEW_COSTLY)

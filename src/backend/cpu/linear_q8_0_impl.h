@@ -20,4 +20,4 @@ INLINE struct scales scales_q8_0(struct head head, const uint8_t *panel, uint32_
     return (struct scales){vf_load_f16(at), head.d};
 }
 
-DEFINE_GROUPED(q8_0, WIDE_PLUS_128, RUN_SIMPLE)
+DEFINE_GROUPED(q8_0, WIDE_PLUS_128, RUN_BYTES)
