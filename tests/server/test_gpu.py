@@ -72,6 +72,17 @@ def test_no_text_without_numbers(tensor, value, start_server, tmp_path, monkeypa
 
 
 @needs_plugin
+def test_penalties_look_at_a_window(gpu):
+    """A history of the device's counts all that a sequence holds: the host chooses."""
+    body = {"prompt": [65, 66, 67], "n_predict": 9, "temperature": 0, "return_tokens": True, "ignore_eos": True,
+            "logit_bias": [[t, 90] for t in range(65, 75)], "repeat_penalty": 50}
+    two, every = [gpu.json("POST", "/completion", {**body, "repeat_last_n": n})["tokens"] for n in (2, -1)]
+    assert len(set(every)) == 9 and set(two) != set(every)
+    held = body["prompt"] + two
+    assert all(held[i] not in held[i - 2:i] for i in range(2, len(held)))
+
+
+@needs_plugin
 def test_its_figures(gpu):
     gpu.json("POST", "/v1/completions", PROMPT)
     warm = gpu.json("POST", "/v1/gpu/warmup")

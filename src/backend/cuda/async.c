@@ -55,10 +55,11 @@ static bool penalises(const struct sample_params *p)
            p->frequency_penalty != 0.0f;
 }
 
+/* A history counts all that a sequence holds: it has no window. */
 bool cuda_can_choose(const struct backend *base, const struct sample_params *p)
 {
     (void)base;
-    return p->n_bias <= CUDA_MAX_BIASES;
+    return p->n_bias <= CUDA_MAX_BIASES && !(penalises(p) && p->penalty_window > 0);
 }
 
 /* --- preparing --- */
