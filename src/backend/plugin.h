@@ -17,7 +17,7 @@
 #include "backend/backend.h"
 
 /* Counts changes of meaning; those of size show in plugin_abi by themselves. */
-#define PLUGIN_VERSION 5
+#define PLUGIN_VERSION 6
 #define PLUGIN_SYMBOL "weir_backend_plugin"
 
 /* The host's functions. Any thread. */
@@ -30,14 +30,16 @@ struct plugin_host {
     void (*drop_pages)(const struct gguf *g, const struct gguf_tensor *t, size_t first, size_t n);
 };
 
-/* The structs that cross. */
+/* The structs that cross, but those that lie in one of these. */
 #define PLUGIN_STRUCTS(X)                                                                          \
     X(plugin_host)                                                                                 \
     X(model)                                                                                       \
     X(model_hparams)                                                                               \
+    X(model_layer)                                                                                 \
     X(op)                                                                                          \
     X(gguf_tensor)                                                                                 \
     X(backend_config)                                                                              \
+    X(backend_place)                                                                               \
     X(batch)                                                                                       \
     X(batch_seq)                                                                                   \
     X(backend_ops)                                                                                 \
@@ -49,7 +51,8 @@ struct plugin_host {
     X(async_job)                                                                                   \
     X(async_result)                                                                                \
     X(async_ops)                                                                                   \
-    X(sample_params)
+    X(sample_params)                                                                               \
+    X(logit_bias)
 
 /* Each number is what one side was built with: a struct's is its size. */
 #define PLUGIN_FIELD(name) uint32_t name;

@@ -64,6 +64,10 @@ static void other_builds_are_refused(void **state)
     theirs.batch_seq++;
     (void)!plugin_check("x.so", &ours, &theirs, &e);
     assert_non_null(strstr(e.text, "struct batch_seq"));
+    theirs = ours;
+    theirs.model_layer++; /* which struct model has a pointer to */
+    (void)!plugin_check("x.so", &ours, &theirs, &e);
+    assert_non_null(strstr(e.text, "struct model_layer"));
 }
 
 /* What WEIR_CUDA_PLUGIN may name that is no plugin; later calls look again. */
