@@ -436,9 +436,10 @@ static void plain_launch(const struct attn_args *a, dim3 grid, cudaStream_t stre
     const plain_kernel kernel = dim <= 128   ? attn_plain_kernel<1, 16>
                                 : dim <= 256 ? attn_plain_kernel<2, 16>
                                              : attn_plain_kernel<4, 8>;
-    const size_t bytes = plain_bytes(a, queries);
-    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
-    CUDA_LAUNCH_NEXT(kernel, grid, THREADS, bytes, stream, *a);
+    /* the kernel's, not the launch's: layers' heads differ, and graphs keep the launches of all */
+    const int allowed = CUDA_SHARED_LEAST - sizeof(plain_shared<16>);
+    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, allowed);
+    CUDA_LAUNCH_NEXT(kernel, grid, THREADS, plain_bytes(a, queries), stream, *a);
 }
 
 void cuda_attention(const struct cuda_at *at, const struct cuda_attention *op)
