@@ -363,8 +363,8 @@ enum err cuda_budget_make(struct cuda_backend *b, struct err_info *e)
     if (b->most.tiles > MOST_TILES || b->experts.most_places / 8 > MOST_TILES)
         return err_set(e,
                        ERR_UNSUPPORTED,
-                       "steps of %u rows are longer than launches can be; fewer batch-tokens "
-                       "are needed",
+                       "steps of %u rows are longer than launches can be; a smaller "
+                       "--batch-tokens or --max-running is needed",
                        b->cfg.max_rows);
     plan_pool(b);
     g->weights = b->weights_bytes = weights_bytes(b);
