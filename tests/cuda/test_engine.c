@@ -1,7 +1,8 @@
 /* The engine over a device (or its emulation), whose steps run beside the host: a random crowd
  * gives what each of it gives when one runs at a time, to the bit, whatever else is in the batch,
  * in a memory that is too small, with pinned RAM for what it has no place for and a disk below.
- * Nothing is allocated in a step, by the host or on the device; no step waits for a block.
+ * Nothing is allocated in a step, by the host or on the device; no step waits for a block. And a
+ * device that is lost ends everybody once.
  *
  *      cuda_test_engine [SEED]     prints the seed; one that failed can be given again */
 #include <setjmp.h>
@@ -15,6 +16,9 @@
 #include "few.h"
 #include "invariance/crowd.h"
 #include "scratch.h"
+#ifdef EMU_CUDA_RUNTIME_API_H
+#include "emu.h"
+#endif
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -150,12 +154,75 @@ static void test_crowd_of_recurrent(void **state)
     crowd_destroy(c);
 }
 
+/* --- a device that is lost --- */
+
+#ifdef EMU_CUDA_RUNTIME_API_H
+static struct backend_ops losing;
+static struct async_ops losing_steps;
+static const struct async_ops *real_steps;
+static uint32_t steps_left;
+
+static enum err end_and_lose(struct backend *b, struct async_result *out, struct err_info *e)
+{
+    if (steps_left-- == 0)
+        emu_lose_device();
+    return real_steps->end(b, out, e);
+}
+
+static enum err create_losing(const struct model *m,
+                              const struct backend_config *cfg,
+                              struct backend **out,
+                              struct err_info *e)
+{
+    const enum err err = cuda_backend_create(m, cfg, out, e);
+    if (err)
+        return err;
+    losing = *(*out)->ops;
+    real_steps = losing.async;
+    losing_steps = *real_steps;
+    losing_steps.end = end_and_lose;
+    losing.async = &losing_steps;
+    (*out)->ops = &losing;
+    return OK;
+}
+#endif
+
+/* Between two steps' ends, with others under way and blocks on theirs: everybody ends once, those
+ * who come later too, and what was answered before is right. */
+static void test_a_lost_device(void **state)
+{
+    (void)state;
+#ifdef EMU_CUDA_RUNTIME_API_H
+    struct engine_config cfg = make_config(LLAMA, false);
+    struct crowd *c = crowd_create(LLAMA, &cfg, N_REQUESTS, MOST);
+    cfg = make_config(LLAMA, true);
+    char dir[] = "/tmp/weir-cuda-XXXXXX";
+    assert_non_null(mkdtemp(dir));
+    cfg.host_cache_bytes = cfg.kv_bytes;
+    cfg.cache_dir = dir;
+    cfg.make_backend = create_losing;
+    steps_left = 8 + crowd_below(20);
+    const struct engine_stats st = crowd_run(LLAMA, &cfg, c, true);
+    assert_non_null(emu_take_report(NULL));
+    print_message("%llu of %d ended with an error, %llu steps failed\n",
+                  (unsigned long long)st.requests_by_finish[FINISH_ERROR],
+                  N_REQUESTS,
+                  (unsigned long long)st.steps_failed);
+    assert_true(st.requests_by_finish[FINISH_ERROR] > 0 && st.steps_failed > 0);
+    remove_folder(dir);
+    crowd_destroy(c);
+#else
+    skip();
+#endif
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_crowd),
         cmocka_unit_test(test_crowd_with_windows),
         cmocka_unit_test(test_crowd_of_recurrent),
+        cmocka_unit_test(test_a_lost_device),
     };
     const uint64_t seed =
         argc > 1 ? strtoull(argv[1], NULL, 10) : clock_us() ^ (uint64_t)clock_unix() << 20;

@@ -24,6 +24,9 @@ uint64_t emu_seed(void);
  * report. Clears the error that stays. */
 const char *emu_take_report(unsigned *n);
 
+/* The device is lost, as by a program error; any thread. */
+void emu_lose_device(void);
+
 /* Since the start of the program; allocations_now: of either kind, that were not freed. */
 struct emu_figures {
     uint64_t launches, blocks, threads, switches, copies, device_allocations, host_allocations;

@@ -346,6 +346,13 @@ const char *emu_take_report(unsigned *n)
     return taken.c_str();
 }
 
+void emu_lose_device(void)
+{
+    std::lock_guard<std::recursive_mutex> lock(emu_lock);
+    emu_report("the device is lost, as it was told");
+    emu_sticky = cudaErrorLaunchFailure;
+}
+
 emu_figures emu_get_figures(void)
 {
     std::lock_guard<std::recursive_mutex> lock(emu_lock);
