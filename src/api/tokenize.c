@@ -84,6 +84,8 @@ static enum err tokenize_content(struct api_call *c, const json_t *body, struct 
         return err_invalid(
             e, "content", "'content' is required (or 'prompt', 'messages' or 'text')");
     err = encode_content(c, content, add_special, parse_special, &ids, e);
+    if (!err && add_special && json_is_string(content))
+        tokenizer_add_end(c->tokenizer, &ids);
     if (!err && with_pieces && ids.n > MAX_PIECES)
         err = err_invalid(e,
                           "content",

@@ -111,6 +111,13 @@ def test_four_forms_of_input(serve):
     assert embed(s, ["stone", ids_of(TEXTS[0])])[1] == want
 
 
+def test_tokens_of_a_text_as_they_are_embedded(serve):
+    s = serve("bert")
+    for text in (*TEXTS, ""):
+        assert s.json("POST", "/tokenize", {"content": text, "add_special": True})["tokens"] == ids_of(text)
+        assert s.json("POST", "/tokenize", {"content": text})["tokens"] == ids_of(text)[1:-1]
+
+
 def test_llama_servers_forms_of_input(serve):
     s = serve("bert")
     text = embed(s, "hello world")[0]
