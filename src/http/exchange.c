@@ -358,8 +358,12 @@ static ssize_t read_stream(void *cls, uint64_t pos, char *dst, size_t max)
         ex->news = r == HTTP_MORE;
         ex->gone |= r == HTTP_CUT;
     }
-    if (ex->gone)
+    if (ex->gone) {
+        /* The library looks again at what ends here only when whatever idles for longer has ended,
+         * but at once where the timeout is not that of all. */
+        (void)MHD_set_connection_option(ex->conn->mhd, MHD_CONNECTION_OPTION_TIMEOUT, 1u);
         return MHD_CONTENT_READER_END_WITH_ERROR;
+    }
     size_t n = ex->out.len - ex->out_pos;
     if (n == 0 && ex->done)
         return MHD_CONTENT_READER_END_OF_STREAM;

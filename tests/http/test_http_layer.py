@@ -164,6 +164,21 @@ def test_leaving_is_noticed_within_a_second(serve, path, how):
         s.close()
 
 
+@pytest.mark.parametrize("path", ["/hang", "/silent", "/stream?n=100000&hz=50", "/flood?n=1000000000"])
+def test_who_leaves_is_let_go_while_others_idle(serve, path):
+    server = serve()
+    with server.get("/facts") as kept:
+        read_until(kept, b"/facts|")
+        for _ in range(5):
+            with server.get(path) as s:
+                if path != "/hang":
+                    read_until(s, b"\r\n\r\n")
+        end = time.time() + SLOW
+        while (left := server.stats()["connections"]) > 2 and time.time() < end:
+            time.sleep(0.01)
+        assert left == 2  # it, and the one that asks
+
+
 def test_leaving_while_queued_for_begin(serve):
     server = serve(workers=1)
     first = server.get("/slow?ms=500")
