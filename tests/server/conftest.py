@@ -152,3 +152,8 @@ def start_server():
     for s in started:
         if s.process.poll() is None:
             s.stop()
+
+
+@pytest.fixture
+def batches(start_server, tmp_path):
+    return start_server("--batch-dir", str(tmp_path / "batches"))

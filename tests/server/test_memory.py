@@ -9,7 +9,7 @@ import urllib.parse
 
 import pytest
 
-from test_batches import form
+from uploads import form
 
 # A sanitizer reserves more addresses than any limit.
 pytestmark = pytest.mark.skipif("WEIR_FEW_SHAPES" in os.environ, reason="sanitized")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from conftest import Server, few
-from test_batches import form as make_form
+from uploads import form as make_form
 
 ROOT = Path(__file__).resolve().parents[2]
 FILE = ROOT / "docs" / "openapi.json"
