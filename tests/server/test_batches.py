@@ -11,7 +11,7 @@ import uuid
 import pytest
 
 from conftest import MODEL, WEIR, Server, few
-from uploads import COMPLETIONS, create, form, jsonl, line, results, upload, wait_over
+from uploads import COMPLETIONS, create, jsonl, line, results, upload, wait_over
 
 
 def test_without_a_folder_the_routes_say_so(server):
@@ -360,19 +360,8 @@ def test_the_key_guards_files_and_batches(start_server, tmp_path):
     assert s.request("GET", "/v1/files")[0] == 401
     assert s.request("GET", "/v1/batches")[0] == 401
     key = {"Authorization": "Bearer secret"}
-    data = form([("purpose", None, b"batch"), ("file", "x", jsonl([line("a")]))])
-    status, _, answer = s.request("POST", "/v1/files", data, headers={
-        **key, "Content-Type": "multipart/form-data; boundary=b0undary"})
-    assert status == 200
-    body = {"input_file_id": json.loads(answer)["id"], "endpoint": COMPLETIONS,
-            "completion_window": "24h"}
-    batch = s.json("POST", "/v1/batches", body, headers=key)
-    end = time.monotonic() + 60
-    while batch["status"] != "completed":
-        assert time.monotonic() < end
-        time.sleep(0.02)
-        batch = s.json("GET", f"/v1/batches/{batch['id']}", headers=key)
-    assert batch["request_counts"]["completed"] == 1
+    batch = create(s, upload(s, jsonl([line("a")]), key)["id"], headers=key)
+    assert wait_over(s, batch, key)["request_counts"]["completed"] == 1
 
 
 def test_a_batch_keeps_to_the_limits_of_its_key(start_server, tmp_path):
@@ -384,13 +373,8 @@ def test_a_batch_keeps_to_the_limits_of_its_key(start_server, tmp_path):
     heads = {k: {"Authorization": f"Bearer {k}"} for k in ("ka-0", "kb-0")}
     begun = {}
     for k, head in heads.items():
-        data = form([("purpose", None, b"batch"),
-                     ("file", "x", jsonl(line(str(i), max_tokens=1) for i in range(66)))])
-        _, _, answer = s.request("POST", "/v1/files", data, headers={
-            **head, "Content-Type": "multipart/form-data; boundary=b0undary"})
-        begun[k] = s.json("POST", "/v1/batches", {
-            "input_file_id": json.loads(answer)["id"], "endpoint": COMPLETIONS,
-            "completion_window": "24h"}, headers=head)
+        file = upload(s, jsonl(line(str(i), max_tokens=1) for i in range(66)), head)
+        begun[k] = create(s, file["id"], headers=head)
     began = time.monotonic()
 
     def wait(k, enough):
@@ -419,11 +403,7 @@ def test_a_batch_shares_the_places_of_its_key(start_server, tmp_path):
     keys.write_text(json.dumps({"keys": [{"name": "a", "key": "ka-0", "concurrency": 4}]}))
     s = start_server("--batch-dir", str(tmp_path / "batches"), "--api-keys", str(keys))
     head = {"Authorization": "Bearer ka-0"}
-    data = form([("purpose", None, b"batch"), ("file", "x", jsonl(line(str(i)) for i in range(100)))])
-    _, _, answer = s.request("POST", "/v1/files", data, headers={
-        **head, "Content-Type": "multipart/form-data; boundary=b0undary"})
-    batch = s.json("POST", "/v1/batches", {"input_file_id": json.loads(answer)["id"], "endpoint": COMPLETIONS,
-                                           "completion_window": "24h"}, headers=head)
+    batch = create(s, upload(s, jsonl(line(str(i)) for i in range(100)), head)["id"], headers=head)
     most, began = 0, time.monotonic()
     while batch["status"] != "completed":
         text = s.request("GET", "/metrics", headers=head)[2].decode()
@@ -448,12 +428,7 @@ def test_a_batch_outlives_its_key_and_stays_by_itself(tmp_path):
     auth = write("a", cache_salt="of a")
     s = Server(*flags).wait_ready()
     lines = [line(f"r{i}", prompt=prompt, max_tokens=100) for i in range(40)]
-    data = form([("purpose", None, b"batch"), ("file", "x", jsonl(lines))])
-    status, _, answer = s.request("POST", "/v1/files", data, headers={
-        **auth, "Content-Type": "multipart/form-data; boundary=b0undary"})
-    assert status == 200
-    s.json("POST", "/v1/batches", {"input_file_id": json.loads(answer)["id"], "endpoint":
-                                   COMPLETIONS, "completion_window": "24h"}, headers=auth)
+    create(s, upload(s, jsonl(lines), auth)["id"], headers=auth)
     s.stop()
     auth = write("b")
     before = sum(f.stat().st_size for f in (folder / "files").iterdir())

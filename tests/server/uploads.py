@@ -27,28 +27,29 @@ def form(fields, boundary="b0undary", end=True):
     return out + (f"--{boundary}--\r\n".encode() if end else b"")
 
 
-def post_form(server, fields, content_type="multipart/form-data; boundary=b0undary", **more):
+def post_form(server, fields, content_type="multipart/form-data; boundary=b0undary", headers=None, **more):
     return server.request("POST", "/v1/files", form(fields, **more),
-                          headers={"Content-Type": content_type})
+                          headers={"Content-Type": content_type, **(headers or {})})
 
 
-def upload(server, data, status=200):
-    got, _, answer = post_form(server, [("purpose", None, b"batch"), ("file", "in.jsonl", data)])
-    assert got == status, answer
+def upload(server, data, headers=None):
+    status, _, answer = post_form(server, [("purpose", None, b"batch"), ("file", "in.jsonl", data)],
+                                  headers=headers)
+    assert status == 200, answer
     return json.loads(answer)
 
 
-def create(server, file_id, endpoint=COMPLETIONS, window="24h", status=200, **more):
+def create(server, file_id, endpoint=COMPLETIONS, window="24h", status=200, headers=None, **more):
     return server.json("POST", "/v1/batches", {"input_file_id": file_id, "endpoint": endpoint,
-                                               "completion_window": window, **more}, status)
+                                               "completion_window": window, **more}, status, headers=headers)
 
 
-def wait_over(server, batch, seconds=300):
-    end = time.monotonic() + seconds
+def wait_over(server, batch, headers=None):
+    end = time.monotonic() + 300
     while batch["status"] not in ("completed", "failed", "expired", "cancelled"):
         assert time.monotonic() < end, batch
         time.sleep(0.02)
-        batch = server.json("GET", f"/v1/batches/{batch['id']}")
+        batch = server.json("GET", f"/v1/batches/{batch['id']}", headers=headers)
     return batch
 
 
