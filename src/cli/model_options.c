@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-struct device cli_device_default(void)
+static struct device device_default(void)
 {
     struct device d = {.kind = DEVICE_AUTO};
     const char *name = getenv("WEIR_DEVICE");
@@ -18,7 +18,7 @@ struct device cli_device_default(void)
 
 struct cli_model cli_model_default(enum kv_type kv_type)
 {
-    return (struct cli_model){.kv_type = kv_type, .device = cli_device_default()};
+    return (struct cli_model){.kv_type = kv_type, .device = device_default()};
 }
 
 /* "0.8", or a size; a number without a unit that is not above 1 is a share. */

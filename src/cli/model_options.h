@@ -41,9 +41,8 @@ struct cli_model {
     struct device device;
 };
 
-/* What WEIR_DEVICE says, or auto; ends the process, as for a wrong option, if it says nonsense. */
-struct device cli_device_default(void);
-/* With that device. */
+/* With the device that WEIR_DEVICE names, or auto; ends the process, as for a wrong option, if it
+ * names none. */
 struct cli_model cli_model_default(enum kv_type kv_type);
 /* Set *d by an option of devices, *m by any of these; ARGP_ERR_UNKNOWN for other keys. With the
  * second an argument that is no option is a usage error. */

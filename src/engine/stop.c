@@ -83,13 +83,6 @@ enum err stop_texts_create(const struct gguf_str *texts,
     return OK;
 }
 
-struct stop_texts *stop_texts_acquire(struct stop_texts *t)
-{
-    if (t)
-        atomic_fetch_add_explicit(&t->n_refs, 1, memory_order_relaxed);
-    return t;
-}
-
 void stop_texts_release(struct stop_texts *t)
 {
     if (!t || atomic_fetch_sub_explicit(&t->n_refs, 1, memory_order_acq_rel) != 1)
@@ -116,7 +109,8 @@ struct stop_matcher *stop_begin(struct stop_texts *t)
     if (!t)
         return NULL;
     struct stop_matcher *s = mem_zalloc(1, sizeof *s + t->n * sizeof s->matched[0]);
-    s->texts = stop_texts_acquire(t);
+    atomic_fetch_add_explicit(&t->n_refs, 1, memory_order_relaxed);
+    s->texts = t;
     return s;
 }
 

@@ -28,7 +28,6 @@ enum err stop_texts_create(const struct gguf_str *texts,
                            uint32_t n,
                            struct stop_texts **out,
                            struct err_info *e) WEIR_MUST_USE;
-struct stop_texts *stop_texts_acquire(struct stop_texts *t);
 void stop_texts_release(struct stop_texts *t);
 uint32_t stop_texts_count(const struct stop_texts *t);
 /* Of text i; ends with a NUL behind its length. */

@@ -117,8 +117,7 @@ static uint32_t build(struct nfa *a, grammar_node id, uint32_t next)
 
 struct subsets {
     const struct nfa *nfa;
-    struct byte_class *sets; /* [n_classes] one of each class's bytes: whole classes */
-    uint32_t *members;       /* of all subsets, ascending in each */
+    uint32_t *members; /* of all subsets, ascending in each */
     uint32_t n_members, cap_members;
     struct subset {
         uint32_t first, n, hash, chain;

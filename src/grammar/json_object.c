@@ -186,7 +186,6 @@ struct rule_of_names {
     struct dfa *names; /* that match it for certain */
     struct dfa *may;   /* and those that match it by some language's rules */
     json_t *schema;
-    const char *pattern;
 };
 
 /* The members that are not described: for each set of patterns that names may match together, those
@@ -306,7 +305,6 @@ static void read_patterns(struct schema *s, const json_t *m, struct object *o)
             *(over ? &rules[n].may : &rules[n].names) = d;
         }
         rules[n].schema = v;
-        rules[n].pattern = key;
         json_decref(text);
         n++;
         if (!rules[n - 1].names || !rules[n - 1].may)

@@ -105,7 +105,6 @@ json_t *schema_logic(struct schema *s, const json_t *x, const char *key, json_t 
 /* Of "type" and "nullable"; where there is no type, what the keywords speak of, or all. */
 bool schema_types(struct schema *s, const json_t *merged, uint32_t *types);
 uint32_t schema_type_of(const json_t *value);
-const char *schema_type_name(uint32_t types); /* of the first of them */
 /* Two numbers, exactly: below 0, 0 or above 0, as x is less than y, equal or more. */
 int schema_compare_numbers(const json_t *x, const json_t *y);
 bool schema_same_value(const json_t *x, const json_t *y); /* 1 and 1.0 are, also within */

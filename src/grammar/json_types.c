@@ -48,14 +48,6 @@ uint32_t schema_type_of(const json_t *v)
     return 0;
 }
 
-const char *schema_type_name(uint32_t types)
-{
-    for (size_t i = 0; i < sizeof type_names / sizeof type_names[0]; i++)
-        if (type_names[i].type & types)
-            return type_names[i].name;
-    return "null";
-}
-
 /* i and d, exactly: a double has no room for all integers. */
 static int compare_integer(json_int_t i, double d)
 {

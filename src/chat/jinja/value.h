@@ -50,7 +50,6 @@ struct jval {
         struct jloop *loop;
         struct jcycler *cycler;
         struct jjoiner *joiner;
-        const struct jfunction *function;
         const struct jmethod *method;
         const struct jmacro *macro;
         const struct jnode *block;

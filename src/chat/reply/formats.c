@@ -210,7 +210,7 @@ static const struct tagged_spec hy3 = {.open = HY3("tool_calls"),
 #define LOOSE .enter = loose_enter, .byte = loose_byte, .finish = loose_finish
 #define TAGGED .enter = tagged_enter, .byte = tagged_byte, .finish = tagged_finish
 
-const struct reply_format reply_formats[] = {
+static const struct reply_format reply_formats[] = {
     {.name = "hermes",
      .spec = &in_tool_call,
      .open = {{"<tool_call>", false}},
@@ -416,7 +416,7 @@ const struct reply_format reply_formats[] = {
     {.name = "xlam", .spec = &bare, .open = {{"[", true}, {"{", true}, {"```json", true}}, OBJECT},
     {.name = "json", .spec = &bare, .open = {{"{", true}, {"[", true}, {"```json", true}}, OBJECT},
 };
-const size_t reply_n_formats = sizeof reply_formats / sizeof reply_formats[0];
+enum { N_FORMATS = sizeof reply_formats / sizeof reply_formats[0] };
 
 static const struct reply_thoughts all_thoughts[] = {
     {"think", "<think>", "</think>"},
@@ -525,7 +525,7 @@ struct reply_style reply_style_detect(const char *source, size_t n)
 
 const struct reply_format *reply_format_find(const char *name)
 {
-    for (size_t i = 0; i < reply_n_formats; i++)
+    for (size_t i = 0; i < N_FORMATS; i++)
         if (strcmp(reply_formats[i].name, name) == 0)
             return &reply_formats[i];
     return NULL;
@@ -566,7 +566,7 @@ const char *reply_call_in_thoughts(const struct reply_format *f, size_t i)
 
 const char *reply_format_list(size_t i)
 {
-    return i < reply_n_formats ? reply_formats[i].name : NULL;
+    return i < N_FORMATS ? reply_formats[i].name : NULL;
 }
 
 const char *reply_thoughts_list(size_t i)

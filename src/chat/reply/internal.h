@@ -360,7 +360,4 @@ void mistral_enter(struct reply_parser *p, const char *mark);
 bool mistral_byte(struct reply_parser *p, char c);
 void mistral_finish(struct reply_parser *p);
 
-extern const struct reply_format reply_formats[];
-extern const size_t reply_n_formats;
-
 #endif
