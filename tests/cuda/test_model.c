@@ -216,26 +216,17 @@ static void run_texts(struct drive *d,
                       float *const *out,
                       float *score)
 {
-    int32_t ids[3 * N_PROMPT];
-    uint32_t positions[3 * N_PROMPT], rows[3 * N_PROMPT];
-    struct batch_seq seqs[3];
-    struct batch batch = {
-        .tokens = ids, .positions = positions, .n_seqs = n, .seqs = seqs, .hidden_rows = rows};
+    static struct made step;
     float *logits;
     struct err_info e;
+    made_begin(&step);
     for (uint32_t i = 0; i < n; i++) {
-        seqs[i] = (struct batch_seq){.first_row = batch.n_rows,
-                                     .n_rows = lengths[i],
-                                     .blocks = d->tables[i],
-                                     .second = second};
-        for (uint32_t p = 0; p < lengths[i]; p++, batch.n_rows++) {
-            ids[batch.n_rows] = golden_prompt[p];
-            positions[batch.n_rows] = p;
-            rows[batch.n_rows] = batch.n_rows;
-        }
+        const struct batch_seq seq = {
+            .n_rows = lengths[i], .blocks = d->tables[i], .second = second};
+        made_add(&step, seq, golden_prompt);
     }
-    batch.n_hidden_rows = batch.n_rows;
-    if (d->b->ops->run(d->b, &batch, &logits, &e) != OK)
+    step.batch.n_hidden_rows = made_want_all(&step);
+    if (d->b->ops->run(d->b, &step.batch, &logits, &e) != OK)
         fail_msg("%s", e.text);
     for (uint32_t i = 0, r = 0; i < n; i++) {
         for (uint32_t p = 0; p < lengths[i]; p++, r++)

@@ -165,33 +165,24 @@ enum { KEPT_AT = 48, N_FROM_KEPT = 5 };
  * blocks, that the first of all has left at KEPT_AT. */
 static void run_from_kept(struct drive *d, uint32_t first, uint32_t n, float *out)
 {
-    int32_t tokens[N_FROM_KEPT];
-    uint32_t positions[N_FROM_KEPT], rows[N_FROM_KEPT], tables[N_FROM_KEPT][64];
-    struct batch_seq seqs[N_FROM_KEPT];
+    static struct made step;
+    uint32_t tables[N_FROM_KEPT][64];
     struct err_info e;
     float *logits;
+    made_begin(&step);
     for (uint32_t i = 0; i < n; i++) {
         const uint32_t s = first + i, shared = KEPT_AT / d->block_tokens;
-        tokens[i] = golden_prompt[KEPT_AT + s];
-        positions[i] = KEPT_AT;
-        rows[i] = i;
         memcpy(tables[i], d->tables[s], sizeof tables[i]);
         memcpy(tables[i], d->tables[0], shared * sizeof tables[i][0]);
-        seqs[i] = (struct batch_seq){.first_row = i,
-                                     .n_rows = 1,
-                                     .first_pos = KEPT_AT,
-                                     .blocks = tables[i],
-                                     .state_from = d->kept[0][shared - 1],
-                                     .state_to = d->states[s]};
+        const struct batch_seq seq = {.n_rows = 1,
+                                      .first_pos = KEPT_AT,
+                                      .blocks = tables[i],
+                                      .state_from = d->kept[0][shared - 1],
+                                      .state_to = d->states[s]};
+        made_add(&step, seq, golden_prompt + s);
     }
-    const struct batch batch = {.n_rows = n,
-                                .tokens = tokens,
-                                .positions = positions,
-                                .n_seqs = n,
-                                .seqs = seqs,
-                                .n_logit_rows = n,
-                                .logit_rows = rows};
-    if (d->b->ops->run(d->b, &batch, &logits, &e) != OK)
+    step.batch.n_logit_rows = made_want_all(&step);
+    if (d->b->ops->run(d->b, &step.batch, &logits, &e) != OK)
         fail_msg("%s", e.text);
     memcpy(out, logits, (size_t)n * d->n_vocab * sizeof *out);
 }

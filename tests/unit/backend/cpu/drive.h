@@ -28,6 +28,44 @@ static inline double nmse(const float *a, const float *b, size_t n)
     return num / den;
 }
 
+/* A step made by hand, of sequences one after the other: made_begin, made_add, and which rows are
+ * wanted. */
+enum { MADE_ROWS = 20000, MADE_SEQS = 16 };
+struct made {
+    int32_t tokens[MADE_ROWS];
+    uint32_t positions[MADE_ROWS], wanted[MADE_ROWS];
+    struct batch_seq seqs[MADE_SEQS];
+    struct batch batch;
+};
+
+static inline void made_begin(struct made *s)
+{
+    s->batch = (struct batch){.tokens = s->tokens,
+                              .positions = s->positions,
+                              .seqs = s->seqs,
+                              .logit_rows = s->wanted,
+                              .hidden_rows = s->wanted};
+}
+
+/* seq.n_rows rows from seq.first_pos on; tokens: of the sequence, by position. */
+static inline void made_add(struct made *s, struct batch_seq seq, const int32_t *tokens)
+{
+    seq.first_row = s->batch.n_rows;
+    s->seqs[s->batch.n_seqs++] = seq;
+    for (uint32_t pos = seq.first_pos; pos < seq.first_pos + seq.n_rows; pos++) {
+        s->tokens[s->batch.n_rows] = tokens[pos];
+        s->positions[s->batch.n_rows++] = pos;
+    }
+}
+
+/* Of all rows so far; how many. */
+static inline uint32_t made_want_all(struct made *s)
+{
+    for (uint32_t i = 0; i < s->batch.n_rows; i++)
+        s->wanted[i] = i;
+    return s->batch.n_rows;
+}
+
 /* A part of one sequence to run. */
 struct part {
     uint32_t seq, first_pos, n;
@@ -161,41 +199,29 @@ static inline void drive_run(struct drive *d,
                              const int32_t *const *tokens,
                              float *const *out)
 {
-    static int32_t ids[MAX_SEQS * N_PROMPT];
-    static uint32_t positions[MAX_SEQS * N_PROMPT], rows[MAX_SEQS * N_PROMPT];
-    struct batch_seq seqs[MAX_SEQS];
-    uint32_t panes[MAX_SEQS][64], n = 0;
+    static struct made step;
+    uint32_t panes[MAX_SEQS][64];
+    made_begin(&step);
     for (uint32_t i = 0; i < n_parts; i++) {
         const uint32_t s = parts[i].seq, pos = parts[i].first_pos;
         const uint32_t first = d->window && pos >= d->window ? pos + 1 - d->window : 0;
         for (uint32_t k = 0; k < 64; k++) /* those that the window has passed are nowhere */
             panes[i][k] = k < first / d->block_tokens ? UINT32_MAX : d->panes[s][k];
-        seqs[i] = (struct batch_seq){.first_row = n,
-                                     .n_rows = parts[i].n,
-                                     .first_pos = pos,
-                                     .blocks = d->tables[s],
-                                     .panes = panes[i],
-                                     .state_to = d->states[s],
-                                     .state_from = d->states[s],
-                                     .states = d->keeps ? d->kept[s] : NULL};
+        struct batch_seq seq = {.n_rows = parts[i].n,
+                                .first_pos = pos,
+                                .blocks = d->tables[s],
+                                .panes = panes[i],
+                                .state_to = d->states[s],
+                                .state_from = d->states[s],
+                                .states = d->keeps ? d->kept[s] : NULL};
         if (d->keeps && pos > 0 && pos % d->block_tokens == 0)
-            seqs[i].state_from = d->kept[s][pos / d->block_tokens - 1];
-        for (uint32_t r = 0; r < parts[i].n; r++, n++) {
-            positions[n] = parts[i].first_pos + r;
-            ids[n] = tokens[i][positions[n]];
-            rows[n] = n;
-        }
+            seq.state_from = d->kept[s][pos / d->block_tokens - 1];
+        made_add(&step, seq, tokens[i]);
     }
-    struct batch batch = {.n_rows = n,
-                          .tokens = ids,
-                          .positions = positions,
-                          .n_seqs = n_parts,
-                          .seqs = seqs,
-                          .n_logit_rows = n,
-                          .logit_rows = rows};
+    step.batch.n_logit_rows = made_want_all(&step);
     float *logits;
     struct err_info e;
-    if (d->b->ops->run(d->b, &batch, &logits, &e) != OK) {
+    if (d->b->ops->run(d->b, &step.batch, &logits, &e) != OK) {
         fprintf(stderr, "run: %s\n", e.text);
         abort();
     }

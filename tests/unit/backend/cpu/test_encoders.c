@@ -49,26 +49,17 @@ static void run_texts(struct backend *b,
                       float *const *out,
                       float *score)
 {
-    static int32_t ids[2 * LONG];
-    static uint32_t positions[2 * LONG], rows[2 * LONG];
-    struct batch_seq seqs[8];
-    struct batch batch = {
-        .tokens = ids, .positions = positions, .n_seqs = n, .seqs = seqs, .hidden_rows = rows};
+    static struct made step;
     float *logits;
     struct err_info e;
+    made_begin(&step);
     for (uint32_t i = 0; i < n; i++) {
-        seqs[i] = (struct batch_seq){.first_row = batch.n_rows,
-                                     .n_rows = texts[i].n,
-                                     .blocks = tables[i],
-                                     .second = texts[i].second};
-        for (uint32_t p = 0; p < texts[i].n; p++, batch.n_rows++) {
-            ids[batch.n_rows] = texts[i].tokens[p];
-            positions[batch.n_rows] = p;
-            rows[batch.n_rows] = batch.n_rows;
-        }
+        const struct batch_seq seq = {
+            .n_rows = texts[i].n, .blocks = tables[i], .second = texts[i].second};
+        made_add(&step, seq, texts[i].tokens);
     }
-    batch.n_hidden_rows = batch.n_rows;
-    if (b->ops->run(b, &batch, &logits, &e) != OK)
+    step.batch.n_hidden_rows = made_want_all(&step);
+    if (b->ops->run(b, &step.batch, &logits, &e) != OK)
         fail_msg("%s", e.text);
     for (uint32_t i = 0, r = 0; i < n; i++) {
         for (uint32_t p = 0; p < texts[i].n; p++, r++)

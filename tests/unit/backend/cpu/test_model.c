@@ -380,25 +380,20 @@ static void run_wanted(struct drive *d,
                        float *logits,
                        float *hidden)
 {
-    uint32_t positions[N_PROMPT];
-    for (uint32_t i = 0; i < N_PROMPT; i++)
-        positions[i] = i;
-    struct batch_seq seq = {.n_rows = N_PROMPT,
-                            .blocks = d->tables[0],
-                            .panes = d->panes[0],
-                            .state_from = d->states[0],
-                            .state_to = d->states[0]};
-    const struct batch batch = {.n_rows = N_PROMPT,
-                                .tokens = golden_prompt,
-                                .positions = positions,
-                                .n_seqs = 1,
-                                .seqs = &seq,
-                                .n_logit_rows = n_logits,
-                                .logit_rows = logit_rows,
-                                .n_hidden_rows = n_hidden,
-                                .hidden_rows = hidden_rows};
+    static struct made step;
+    const struct batch_seq seq = {.n_rows = N_PROMPT,
+                                  .blocks = d->tables[0],
+                                  .panes = d->panes[0],
+                                  .state_from = d->states[0],
+                                  .state_to = d->states[0]};
+    made_begin(&step);
+    made_add(&step, seq, golden_prompt);
+    step.batch.n_logit_rows = n_logits;
+    step.batch.logit_rows = logit_rows;
+    step.batch.n_hidden_rows = n_hidden;
+    step.batch.hidden_rows = hidden_rows;
     float *made;
-    assert_int_equal(d->b->ops->run(d->b, &batch, &made, NULL), OK);
+    assert_int_equal(d->b->ops->run(d->b, &step.batch, &made, NULL), OK);
     memcpy(logits, made, (size_t)n_logits * d->n_vocab * sizeof *made);
     for (uint32_t i = 0; i < n_hidden; i++)
         memcpy(hidden + (size_t)i * n_embd,
@@ -579,9 +574,9 @@ static uint32_t run_long(const struct model *m,
                          float *out)
 {
     enum { SLOTS = 16, N_BLOCKS = LONG / SLOTS };
-    static int32_t tokens[LONG_SEQS * LONG];
-    static uint32_t positions[LONG_SEQS * LONG], rows[LONG_SEQS * LONG], of[LONG_SEQS * LONG];
-    static uint32_t tables[LONG_SEQS][N_BLOCKS];
+    static struct made step;
+    static int32_t tokens[LONG_SEQS][LONG];
+    static uint32_t of[LONG_SEQS * LONG], tables[LONG_SEQS][N_BLOCKS];
     const struct backend_config cfg = {.n_threads = threads,
                                        .kv_type = KV_F16,
                                        .n_blocks = LONG_SEQS * N_BLOCKS,
@@ -596,35 +591,30 @@ static uint32_t run_long(const struct model *m,
     for (uint32_t s = 0; s < LONG_SEQS; s++) {
         for (uint32_t i = 0; i < N_BLOCKS; i++)
             tables[s][i] = (i * LONG_SEQS + s) * 7 % (LONG_SEQS * N_BLOCKS);
+        for (uint32_t pos = 0; pos < LONG; pos++)
+            tokens[s][pos] = (int32_t)((pos * 7919 + s * 13) % m->hp.n_vocab);
     }
     for (uint32_t at = 0; n_done < LONG_SEQS * LONG; at += chunk) {
-        struct batch_seq seqs[LONG_SEQS];
-        uint32_t n_wanted = 0, n_seqs = 0, n = 0;
+        uint32_t n_wanted = 0, n = 0;
+        made_begin(&step);
         for (uint32_t s = 0; s < LONG_SEQS; s++) {
             const uint32_t begin = at < lags[s] ? 0 : at - lags[s];
             const uint32_t next = at + chunk < lags[s] ? 0 : at + chunk - lags[s];
             const uint32_t end = next < LONG ? next : LONG;
             if (begin >= end)
                 continue;
-            seqs[n_seqs++] = (struct batch_seq){
-                .first_row = n, .n_rows = end - begin, .first_pos = begin, .blocks = tables[s]};
+            const struct batch_seq seq = {
+                .n_rows = end - begin, .first_pos = begin, .blocks = tables[s]};
+            made_add(&step, seq, tokens[s]);
             for (uint32_t pos = begin; pos < end; pos++, n++) {
-                positions[n] = pos;
                 of[n] = s;
-                tokens[n] = (int32_t)((pos * 7919 + s * 13) % m->hp.n_vocab);
                 if (is_wanted(s, pos, one_in))
-                    rows[n_wanted++] = n;
+                    step.wanted[n_wanted++] = n;
             }
         }
-        const struct batch batch = {.n_rows = n,
-                                    .tokens = tokens,
-                                    .positions = positions,
-                                    .n_seqs = n_seqs,
-                                    .seqs = seqs,
-                                    .n_logit_rows = n_wanted,
-                                    .logit_rows = rows};
+        step.batch.n_logit_rows = n_wanted;
         float *logits;
-        assert_int_equal(b->ops->run(b, &batch, &logits, NULL), OK);
+        assert_int_equal(b->ops->run(b, &step.batch, &logits, NULL), OK);
         const struct cpu_backend *c = (const struct cpu_backend *)b;
         const struct attn_tiles *tiles = n_wanted < n ? &c->kept_tiles : &c->all_tiles;
         uint32_t n_own = 0; /* of each tile, however long the others' contexts are */
@@ -634,7 +624,8 @@ static uint32_t run_long(const struct model *m,
         assert_true(tiles->n_ranges == 0 || tiles->n_ranges == n_own);
         n_split += n_wanted && tiles->n_ranges > 0;
         for (uint32_t i = 0; i < n_wanted; i++)
-            memcpy(out + ((size_t)of[rows[i]] * LONG + positions[rows[i]]) * m->hp.n_vocab,
+            memcpy(out + ((size_t)of[step.wanted[i]] * LONG + step.positions[step.wanted[i]]) *
+                             m->hp.n_vocab,
                    logits + (size_t)i * m->hp.n_vocab,
                    m->hp.n_vocab * sizeof *logits);
         n_done += n;

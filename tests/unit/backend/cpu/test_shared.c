@@ -71,35 +71,26 @@ static void step(struct tree *t,
                  uint32_t one_in,
                  float *out)
 {
-    static int32_t tokens[N_SEQS * MOST];
-    static uint32_t positions[N_SEQS * MOST], rows[N_SEQS * MOST];
+    static struct made made;
     static float *to[N_SEQS * MOST];
-    struct batch_seq seqs[N_SEQS];
     const size_t n_vocab = t->m->hp.n_vocab;
-    uint32_t n_rows = 0, n_wanted = 0, *tables[N_SEQS];
+    uint32_t n_wanted = 0, *tables[N_SEQS];
+    made_begin(&made);
     for (uint32_t i = 0; i < n_seqs; i++) {
-        const uint32_t s = order[i];
+        const uint32_t s = order[i], first = made.batch.n_rows;
         tables[i] = exact_table(t, s, from[s] + n[s]);
-        seqs[i] = (struct batch_seq){
-            .first_row = n_rows, .n_rows = n[s], .first_pos = from[s], .blocks = tables[i]};
-        for (uint32_t r = 0; r < n[s]; r++, n_rows++) {
-            tokens[n_rows] = t->tokens[s][from[s] + r];
-            positions[n_rows] = from[s] + r;
-            if (!out || !is_wanted(s, from[s] + r, one_in))
+        const struct batch_seq seq = {.n_rows = n[s], .first_pos = from[s], .blocks = tables[i]};
+        made_add(&made, seq, t->tokens[s]);
+        for (uint32_t r = 0; out && r < n[s]; r++) {
+            if (!is_wanted(s, from[s] + r, one_in))
                 continue;
             to[n_wanted] = out + (s * MOST_ROWS + r) * n_vocab;
-            rows[n_wanted++] = n_rows;
+            made.wanted[n_wanted++] = first + r;
         }
     }
-    const struct batch batch = {.n_rows = n_rows,
-                                .tokens = tokens,
-                                .positions = positions,
-                                .n_seqs = n_seqs,
-                                .seqs = seqs,
-                                .n_logit_rows = n_wanted,
-                                .logit_rows = rows};
+    made.batch.n_logit_rows = n_wanted;
     float *logits;
-    assert_int_equal(t->b->ops->run(t->b, &batch, &logits, NULL), OK);
+    assert_int_equal(t->b->ops->run(t->b, &made.batch, &logits, NULL), OK);
     for (uint32_t i = 0; i < n_wanted; i++)
         memcpy(to[i], logits + i * n_vocab, n_vocab * sizeof *logits);
     for (uint32_t i = 0; i < n_seqs; i++)
