@@ -216,9 +216,10 @@ struct arch {
     bool sight_beside;     /* layers have matrices of their own for what is seen, left alone */
     uint32_t by_width_layers; /* with so many layers scores scale by n_embd / n_head */
     enum temper temper;
-    float yarn_fast;  /* rope.scaling.yarn_beta_fast where the file does not say; 0: 32 */
-    bool yarn_log;    /* knows rope.scaling.yarn_log_multiplier */
-    bool rope_switch; /* rope.scaling.finetuned false: no layer is rotated */
+    float yarn_fast;   /* rope.scaling.yarn_beta_fast where the file does not say; 0: 32 */
+    bool yarn_log;     /* knows rope.scaling.yarn_log_multiplier */
+    bool yarn_between; /* YaRN's ramp begins and ends between two pairs; else at whole ones */
+    bool rope_switch;  /* rope.scaling.finetuned false: no layer is rotated */
     bool
         rope_by_sections; /* with rope.dimension_sections Q and K are in the order of ROPE_HALVES */
     bool rope_pattern;    /* attention.rope_pattern: which layers are */

@@ -20,6 +20,7 @@ struct stretch {
     float attention;      /* factor of cosines and sines */
     uint32_t n_ctx_first; /* positions the model was trained on at first */
     float yarn_mix, beta_fast, beta_slow;
+    bool between;       /* YaRN: the ramp's ends are not rounded to whole pairs */
     float turn, scores; /* YaRN: logarithm's share in cosines and sines; in scores, of which the
                          * latter's part is taken out of the former (DeepSeek's mscale and
                          * mscale_all_dim) */
@@ -86,7 +87,8 @@ static enum err read_stretch(const struct model *m,
                           .n_ctx_first = m->hp.n_ctx_train,
                           .yarn_mix = 1.0f,
                           .beta_fast = arch->yarn_fast > 0.0f ? arch->yarn_fast : 32.0f,
-                          .beta_slow = 1.0f};
+                          .beta_slow = 1.0f,
+                          .between = arch->yarn_between};
     enum err err = read_type(m, &s->type, e);
     if (err || (err = read_shares(m, arch, s, e)))
         return err;
@@ -162,8 +164,10 @@ static double dim_of_turns(const struct stretch *s, uint32_t dims, double base, 
 /* Share of pair i that keeps its frequency: 1 before the ramp, 0 behind it. */
 static double yarn_kept(const struct stretch *s, uint32_t dims, double base, uint32_t i)
 {
-    const double low = fmax(0, floor(dim_of_turns(s, dims, base, s->beta_fast)));
-    const double high = fmin(dims - 1, ceil(dim_of_turns(s, dims, base, s->beta_slow)));
+    const double fast = dim_of_turns(s, dims, base, s->beta_fast);
+    const double slow = dim_of_turns(s, dims, base, s->beta_slow);
+    const double low = fmax(0, s->between ? fast : floor(fast));
+    const double high = fmin(dims - 1, s->between ? slow : ceil(slow));
     const double at = (i - low) / fmax(0.001, high - low);
     return (1 - fmin(1, fmax(0, at))) * s->yarn_mix;
 }

@@ -492,8 +492,10 @@ FAMILIES = {
               "attention.sliding_window_pattern": [True, False, True, True]}),
     "plamo3": dict(
         arch="plamo3", pair="halves", fused=True, qk_norm="heads", norms="both", tied=True, layers=5, heads_kv=1,
-        window=24, windowed=[True, True, False, True, True], base=1e6, window_base=10000.0,
-        keys={"attention.sliding_window": 24, "attention.sliding_window_pattern": 3}),
+        window=24, windowed=[True, True, False, True, True], base=500.0, window_base=10000.0,
+        scaling="yarn", factor=4.0, first_ctx=64, yarn_between=True,
+        keys={"attention.sliding_window": 24, "attention.sliding_window_pattern": 3, "rope.scaling.type": "yarn",
+              "rope.scaling.factor": 4.0, "rope.scaling.original_context_length": 64}),
     "plamo3-yarn": dict( # of which windowed layers know nothing; it has a window for all layers but the eighth
         arch="plamo3", pair="halves", fused=True, qk_norm="heads", norms="both", layers=2, window=24, full_every=0,
         base=5000.0, window_base=500.0, scaling="yarn", factor=4.0, first_ctx=64,

@@ -62,7 +62,10 @@ def frequencies(c, t, windowed):
     if c.get("scaling") == "yarn":
         def dim(turns):
             return n * np.log(c["first_ctx"] / (turns * 2 * np.pi)) / (2 * np.log(base))
-        low, high = max(0, np.floor(dim(c.get("beta_fast", 32.0)))), min(n - 1, np.ceil(dim(1.0)))
+        low, high = dim(c.get("beta_fast", 32.0)), dim(1.0)
+        if not c.get("yarn_between"):
+            low, high = np.floor(low), np.ceil(high)
+        low, high = max(0, low), min(n - 1, high)
         keep = 1 - np.clip((np.arange(n // 2) - low) / max(0.001, high - low), 0, 1)
         if "yarn_turn" not in c:
             scale *= 1 + 0.1 * np.log(factor)

@@ -31,6 +31,7 @@ MODELS = {
         arch="gpt-oss", dim=16, base=150000.0, pair="halves", qkv_bias=True, out_bias=True,
         sinks=True, experts=4, used=2, ff=24, ff_expert=24, expert_bias=True, expert_length=24,
         act="clamped", window=16, full_every=2, scaling="yarn", factor=8.0, first_ctx=64,
+        yarn_between=True,
         keys={"attention.sliding_window": 16, "rope.scaling.type": "yarn",
               "rope.scaling.factor": 8.0, "rope.scaling.original_context_length": 64}),
     "phi3-long": dict(
