@@ -312,8 +312,8 @@ enum op_kind {
     OP_SCALE,   /* out[r] *= scale */
     OP_CLAMP,   /* out[r] within -cap .. cap */
     OP_MUL,     /* out[r] = in[r] * w; w: f32 [n] */
-    OP_SPARSE,  /* out[r] = max(out[r] - mean - scale * deviation, 0), the deviation that of a
-                 * sample; out is in */
+    OP_SPARSE,  /* out[r] = max(out[r] - mean - scale * deviation, 0), the deviation that of all
+                 * values; out is in */
     OP_MATCH,   /* each of the n_head parts of out[r], n_out long, times what makes its magnitude
                  * that of in[r] */
     OP_FOLD,    /* out[r] = (out[r] + the sum of the n_head parts of in[r]) * scale */

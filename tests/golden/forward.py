@@ -512,7 +512,7 @@ def forward(c, t, ids):
             else:
                 g, u = linear(y, "ffn_gate"), linear(y, "ffn_up")
             if c.get("sparse", [-np.inf] * (i + 1))[i] > -np.inf:
-                cut = g.std(-1, ddof=1, keepdims=True) * np.float64(np.float32(c["sparse"][i]))
+                cut = g.std(-1, keepdims=True) * np.float64(np.float32(c["sparse"][i]))
                 g = np.maximum(g - g.mean(-1, keepdims=True) - cut, 0)
             y = gate(g, u, c.get("limits", [(0, 0)] * (i + 1))[i][1])
             y = linear(norm_here(y, "ffn_sub_norm") if c.get("sub_norms") else y, "ffn_down")

@@ -83,8 +83,7 @@ static void keep_largest(const struct step *s, float *x)
     mean /= s->n;
     for (uint32_t i = 0; i < s->n; i++)
         square += (x[i] - mean) * (x[i] - mean);
-    const double deviation = s->n > 1 ? sqrt(square / (s->n - 1)) : 0;
-    const float cut = (float)(mean + s->scale * deviation);
+    const float cut = (float)(mean + s->scale * sqrt(square / s->n));
     for (uint32_t i = 0; i < s->n; i++)
         x[i] = x[i] - cut <= 0.0f ? 0.0f : x[i] - cut; /* what is no number stays none */
 }

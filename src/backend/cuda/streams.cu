@@ -66,8 +66,7 @@ static __global__ void __launch_bounds__(SUM_THREADS_MOST) sparse_kernel(
     for (uint32_t i = threadIdx.x; i < n; i += blockDim.x)
         sum = fmaf(x[i] - mean, x[i] - mean, sum);
     sum = block_sum(sum, part);
-    const float deviation = n > 1 ? sqrtf(sum / static_cast<float>(n - 1)) : 0.0f;
-    const float cut = fmaf(scale, deviation, mean);
+    const float cut = fmaf(scale, sqrtf(sum / static_cast<float>(n)), mean);
     for (uint32_t i = threadIdx.x; i < n; i += blockDim.x)
         x[i] = x[i] - cut <= 0.0f ? 0.0f : x[i] - cut; /* what is no number stays none */
 }

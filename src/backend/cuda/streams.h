@@ -30,7 +30,7 @@ void cuda_streams_correct(const struct cuda_at *at, const struct cuda_streams *o
 /* All streams of out but the first += in [n]. */
 void cuda_streams_spread(const struct cuda_at *at, const struct cuda_streams *op);
 
-/* In place: max(x - mean - scale * deviation, 0), the deviation that of a sample of n. */
+/* In place: max(x - mean - scale * deviation, 0), the deviation that of these n. */
 void cuda_sparse(const struct cuda_at *at, struct cuda_buf buf, uint32_t n, float scale);
 
 #ifdef __cplusplus
