@@ -79,8 +79,8 @@ struct weir_options {
     void (*progress)(void *ctx, double fraction);
     void *progress_ctx;
     /* Tokens guessed ahead where an answer repeats what was said, at most 7; 0: none. Faster where
-     * few run and memory bounds a step; no answer differs. Not on devices, nor of recurrent models,
-     * where a warning says so. */
+     * few run and memory bounds a step; no answer differs. Not where an answer has a form; nor on
+     * devices and of recurrent models, where a warning says so. */
     uint32_t draft_tokens;
 };
 void weir_options_init_size(struct weir_options *o, size_t size);

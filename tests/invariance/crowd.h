@@ -45,7 +45,7 @@ struct crowd *crowd_create(const char *model,
 void crowd_destroy(struct crowd *c);
 
 /* Submit the crowd bit by bit, cancel some; what they give must be the same, each must end once,
- * and nothing be left. `fails`: a step does, and those whom it ends may give what they like. */
+ * and nothing be left. `fails`: a step does, and those whom it ends give the beginning of it. */
 struct engine_stats crowd_run(const char *model,
                               const struct engine_config *cfg,
                               struct crowd *c,

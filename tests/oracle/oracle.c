@@ -466,8 +466,8 @@ static void keep_largest(const struct op *op, double *x)
     double mean = 0, variance = 0;
     for (uint32_t i = 0; i < n; i++)
         mean += x[i] / n;
-    for (uint32_t i = 0; i < n && n > 1; i++)
-        variance += (x[i] - mean) * (x[i] - mean) / (n - 1);
+    for (uint32_t i = 0; i < n; i++)
+        variance += (x[i] - mean) * (x[i] - mean) / n;
     for (uint32_t i = 0; i < n; i++) {
         x[i] -= mean + op->scale * sqrt(variance);
         x[i] = x[i] < 0 ? 0 : x[i];

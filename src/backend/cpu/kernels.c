@@ -118,7 +118,7 @@ __attribute__((constructor)) static void find_near(void)
 
 /* Memory is read faster when the processor is told some KiB ahead; with several rows the arithmetic
  * fills the window in which it looks for the next load by itself. AMD's processors without AVX-512
- * are left alone with one or two rows, and were not measured. docs/EXPERIMENTS.md has the rest. */
+ * are left alone with two rows, and were not measured. docs/EXPERIMENTS.md has the rest. */
 uint32_t cpu_kernels_prefetch(uint32_t n_rows)
 {
 #if defined(__x86_64__)

@@ -173,10 +173,11 @@ static inline size_t act_high_bytes(uint32_t k, size_t rows)
  * how many meet a tile, how many panels lie side by side. The bits are the same. */
 enum cpu_tuning { TUNED_XEON, TUNED_ZEN4, TUNED_ZEN5, N_TUNED };
 
-/* Up to so many rows meet one panel after the other, if the format's kernels can (one_panel). */
-static inline uint32_t cpu_one_panel_rows(enum cpu_tuning tuning)
+/* Up to so many rows meet one panel after the other, if the format's kernels can (one_panel); on
+ * Zen 4 only who is alone in a step. */
+static inline uint32_t cpu_one_panel_rows(enum cpu_tuning tuning, uint32_t act_lanes)
 {
-    return tuning == TUNED_ZEN5 ? UINT32_MAX : tuning == TUNED_ZEN4;
+    return tuning == TUNED_ZEN5 ? UINT32_MAX : tuning == TUNED_ZEN4 && act_lanes == 1;
 }
 
 /* Whether more than four rows ask for weights into the nearest cache, not the second: by tuning,
@@ -313,10 +314,11 @@ struct selective_job {
 
 /* Raise it with every change of the bits that kernels compute: what is stored on disk says which
  * revision computed it. */
-#define CPU_KERNELS_REVISION "r10"
+#define CPU_KERNELS_REVISION "r11"
 
-/* From the beginning on; the same, past the other caches, as up to four rows meet weights on Zen 5;
- * from four places, as few rows do elsewhere. What is fastest depends on the processor. */
+/* From the beginning on; the same, past the other caches, as few rows meet weights where one panel
+ * comes after the other (cpu_one_panel_rows); from four places, as few rows do elsewhere. What is
+ * fastest depends on the processor. */
 enum read_way { READ_ON, READ_PAST, READ_FOUR, N_READ_WAYS };
 
 struct cpu_kernels {
@@ -324,7 +326,7 @@ struct cpu_kernels {
     unsigned act_kinds[N_PANEL_FORMATS]; /* what linear reads: of ACT_F32 .. ACT_TWO, PAIRS .. */
     /* And of one in int8 the parts, in a job of so many rows: ACT_BLOCKS .. ACT_BOTH_HALVES. */
     unsigned (*act_parts)(enum panel_format format, uint32_t n_rows);
-    uint8_t one_panel[N_PANEL_FORMATS]; /* rows that can meet one after the other */
+    uint8_t one_panel[N_PANEL_FORMATS]; /* so many rows can meet one after the other */
     void (*linear[N_PANEL_FORMATS])(const struct linear_job *j);
     /* The k weights of column c (0..15) of a panel, bit for bit as gguf_dequantize has them. */
     void (*column[N_PANEL_FORMATS])(const uint8_t *panel, uint32_t k, uint32_t c, float *out);

@@ -448,7 +448,8 @@ enum { NEAR_PANELS = 4, NEAR_BYTES = 512 * 1024 };
     DEFINE_MEET_ONE(name)                                                                          \
     static void run_##name(const struct linear_job *j)                                             \
     {                                                                                              \
-        if (j->n_rows <= ONE_PANEL_ROWS && j->n_rows <= cpu_one_panel_rows(j->tuning))             \
+        if (j->n_rows <= ONE_PANEL_ROWS &&                                                         \
+            j->n_rows <= cpu_one_panel_rows(j->tuning, j->act_lanes))                              \
             meet_one_##name(j);                                                                    \
         else if (j->n_rows > (few))                                                                \
             tiled_##name(j);                                                                       \

@@ -100,7 +100,9 @@ enum err cpu_check_panels(const struct cpu_backend *b, struct err_info *e)
 static uint32_t n_streams(const struct cpu_backend *b, const struct phase *p, uint32_t n_rows)
 {
     const bool one = n_rows <= b->kernels->one_panel[b->matrices[p->first].format];
-    return one && n_rows <= cpu_one_panel_rows(cpu_kernels_tuning()) ? 1 : STREAM_PANELS;
+    return one && n_rows <= cpu_one_panel_rows(cpu_kernels_tuning(), cpu_act_lanes(n_rows))
+               ? 1
+               : STREAM_PANELS;
 }
 
 uint32_t cpu_divide_panels(const struct cpu_backend *b, struct phase *p, uint32_t n_rows)

@@ -55,7 +55,8 @@ static bool penalises(const struct sample_params *p)
            p->frequency_penalty != 0.0f;
 }
 
-/* A history counts all that a sequence holds: it has no window. */
+/* A history counts all that a sequence holds, and its output apart: it has no window, in which
+ * prompt and output count alike. */
 bool cuda_can_choose(const struct backend *base, const struct sample_params *p)
 {
     (void)base;

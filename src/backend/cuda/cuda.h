@@ -33,7 +33,7 @@
 #include <stdatomic.h>
 
 /* Changes whenever the bits that any kernel computes do. */
-#define CUDA_KERNELS_REVISION "r5"
+#define CUDA_KERNELS_REVISION "r6"
 
 enum {
     CUDA_MAX_GRAPHS = 128,

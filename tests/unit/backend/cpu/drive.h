@@ -50,6 +50,7 @@ static inline void made_begin(struct made *s)
 /* seq.n_rows rows from seq.first_pos on; tokens: of the sequence, by position. */
 static inline void made_add(struct made *s, struct batch_seq seq, const int32_t *tokens)
 {
+    assert_true(s->batch.n_seqs < MADE_SEQS && seq.n_rows <= MADE_ROWS - s->batch.n_rows);
     seq.first_row = s->batch.n_rows;
     s->seqs[s->batch.n_seqs++] = seq;
     for (uint32_t pos = seq.first_pos; pos < seq.first_pos + seq.n_rows; pos++) {
