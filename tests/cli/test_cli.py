@@ -325,6 +325,10 @@ def test_run_answers():
     drafted = weir("run", "--draft-tokens", "7", "-p", "What is the capital of France?")
     assert drafted.returncode == 0 and drafted.stdout == r.stdout
     assert weir("run", "--draft-tokens", "8", "-p", "Hi").returncode == 2
+    recurrent = ROOT / "tests/data/golden/recurrent/mamba2.f32.gguf"
+    args = ["run", "-m", str(recurrent), "--raw", "-n", "2", "-p", "Hi"]
+    assert b"nothing is drafted" in weir(*args, "--draft-tokens", "3").stderr
+    assert b"nothing is drafted" not in weir(*args).stderr
 
 
 def test_seed_decides():

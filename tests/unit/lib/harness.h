@@ -17,21 +17,32 @@
 /* What the model would not end by itself before somebody else does. */
 #define LONG "root ::= [a-z]{1500}"
 
-static inline struct weir *open_model(const char *path, uint32_t max_running, uint32_t max_waiting)
+static inline struct weir_options on_cpu(const char *path)
 {
     struct weir_options o;
-    struct weir_error e;
-    struct weir *w;
     weir_options_init(&o);
     o.model = path;
     o.device = "cpu";
     o.n_threads = 2;
     o.kv_bytes = 64 << 20;
+    return o;
+}
+
+static inline struct weir *open_with(const struct weir_options *o)
+{
+    struct weir_error e;
+    struct weir *w;
+    if (weir_open(o, &w, &e) != WEIR_OK)
+        fail_msg("%s: %s", o->model, e.text);
+    return w;
+}
+
+static inline struct weir *open_model(const char *path, uint32_t max_running, uint32_t max_waiting)
+{
+    struct weir_options o = on_cpu(path);
     o.max_running = max_running;
     o.max_waiting = max_waiting;
-    if (weir_open(&o, &w, &e) != WEIR_OK)
-        fail_msg("%s: %s", path, e.text);
-    return w;
+    return open_with(&o);
 }
 
 static inline struct weir_generation *begin(struct weir *w, const struct weir_request *q)

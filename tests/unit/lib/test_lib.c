@@ -321,7 +321,7 @@ static void test_drafts_change_no_answer(void **state)
 {
     (void)state;
     char plain[MAX_TEXT], drafted[MAX_TEXT];
-    struct weir_options o;
+    struct weir_options o = on_cpu(NANO);
     struct weir_request q;
     struct engine_stats stats;
     struct weir *w = open_model(NANO, 4, 4);
@@ -330,11 +330,8 @@ static void test_drafts_change_no_answer(void **state)
     q.max_tokens = 60;
     answer(w, &q, plain);
     weir_close(w);
-    weir_options_init(&o);
-    o.model = NANO;
-    o.device = "cpu";
     o.draft_tokens = 7;
-    assert_int_equal(weir_open(&o, &w, NULL), WEIR_OK);
+    w = open_with(&o);
     answer(w, &q, drafted);
     engine_stats_get(w->engine, &stats);
     assert_true(stats.draft_tokens_right > 0);
@@ -352,16 +349,11 @@ static void test_a_folder_for_prefixes(void **state)
     while (strlen(prompt) < 550)
         strcat(prompt, "one two three four ");
     for (int i = 0; i < 2; i++) {
-        struct weir_options o;
+        struct weir_options o = on_cpu(NANO);
         struct weir_request q;
-        struct weir *w;
-        weir_options_init(&o);
-        o.model = NANO;
-        o.device = "cpu";
-        o.n_threads = 1;
         o.cache_dir = dir;
         o.cache_bytes = 16 << 20;
-        assert_int_equal(weir_open(&o, &w, NULL), WEIR_OK);
+        struct weir *w = open_with(&o);
         weir_request_init(&q);
         q.prompt = prompt;
         q.max_tokens = 4;
