@@ -92,9 +92,8 @@ static void finalize(struct batches *b, struct live *live)
         return;
     }
     if (lines_lost(j)) {
-        lines_close(j);
-        err_set(&e, ERR_IO, "a file with its results was removed");
-        job_hold(j, &e);
+        log_error("batch: %s: a file with its results was removed, and is made again", j->entry.id);
+        lines_close(j); /* opened anew, its requests are begun again */
         return;
     }
     if (live->status != JOB_FINALIZING && !enter(b, live, JOB_FINALIZING))
