@@ -7,6 +7,7 @@
  *     CUDA_LAUNCH(kernel, grid, block, shared_bytes, stream, arguments...)
  *     CUDA_LAUNCH_NEXT(...)            the same of a kernel that may begin early, as below
  *     CUDA_SHARED(type, name)          dynamic shared memory of a kernel, 16-byte aligned
+ *     CUDA_PARAMETER(type) name        const type name; a large one, which emulated threads share
  *
  * A step is some hundred kernels in a row, of a few microseconds each. One that is launched by
  * CUDA_LAUNCH_NEXT may begin while the one before it in the stream ends (from compute capability
@@ -92,6 +93,7 @@ static inline void cuda_launch_next(dim3 grid,
     cuda_launch_next((grid), (block), (shared_bytes), (stream), kernel __VA_OPT__(, ) __VA_ARGS__)
 #define CUDA_LAUNCH(kernel, grid, block, shared_bytes, stream, ...)                                \
     (kernel)<<<(grid), (block), (shared_bytes), (stream)>>>(__VA_ARGS__)
+#define CUDA_PARAMETER(type) const type
 #define CUDA_SHARED(type, name)                                                                    \
     extern __shared__ uint4 cuda_shared_memory[];                                                  \
     type *const name = reinterpret_cast<type *>(cuda_shared_memory)
@@ -104,6 +106,7 @@ static inline void cuda_launch_next(dim3 grid,
         #kernel, (grid), (block), (shared_bytes), (stream), kernel __VA_OPT__(, ) __VA_ARGS__)
 #define cuda_let_next_begin() emu_let_next_begin()
 #define cuda_wait_before() emu_wait_before()
+#define CUDA_PARAMETER(type) const type &
 #define CUDA_SHARED(type, name) type *const name = reinterpret_cast<type *>(emu_shared_memory())
 #endif
 #endif

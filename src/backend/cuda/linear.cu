@@ -32,7 +32,7 @@ extern "C" size_t cuda_linear_scratch(uint32_t max_rows, uint32_t n_in, uint32_t
 /* out = (part[0] + part[1] + ...), finished as the others do. grid: (256 outputs of each product,
  * rows). */
 static constexpr uint32_t MERGE_OUTPUTS = 256, MOST_SPLITS = 8;
-static __global__ void __launch_bounds__(MERGE_OUTPUTS) linear_merge(const linear_group given)
+static __global__ void __launch_bounds__(MERGE_OUTPUTS) linear_merge(CUDA_PARAMETER(linear_group) given)
 {
     cuda_let_next_begin();
     cuda_wait_before();

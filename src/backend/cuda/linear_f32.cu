@@ -35,7 +35,7 @@ static __device__ __forceinline__ uint32_t sum_lanes(float sum[CUDA_ACT_ROWS], u
     return lane / 4;
 }
 
-static __global__ void __launch_bounds__(256) linear_f32(const linear_group given)
+static __global__ void __launch_bounds__(256) linear_f32(CUDA_PARAMETER(linear_group) given)
 {
     cuda_let_next_begin();
     cuda_wait_before();

@@ -176,7 +176,7 @@ static __device__ __forceinline__ void few_block(const linear_args &p,
  * block: 8 warps. */
 template <class F, uint32_t TILES, uint32_t AHEAD, uint32_t BLOCKS>
 static __global__ void __launch_bounds__(LINEAR_WARPS * 32, BLOCKS)
-    linear_few(const linear_group given)
+    linear_few(CUDA_PARAMETER(linear_group) given)
 {
     __shared__ float parts[LINEAR_WARPS][TILES * 4][32];
     cuda_let_next_begin();
@@ -188,7 +188,7 @@ static __global__ void __launch_bounds__(LINEAR_WARPS * 32, BLOCKS)
 /* The same of a group whose first `alike` products are of format F, the others of G. */
 template <class F, class G, uint32_t TILES, uint32_t AHEAD, uint32_t BLOCKS>
 static __global__ void __launch_bounds__(LINEAR_WARPS * 32, BLOCKS)
-    linear_few_two(const linear_group given)
+    linear_few_two(CUDA_PARAMETER(linear_group) given)
 {
     __shared__ float parts[LINEAR_WARPS][TILES * 4][32];
     cuda_let_next_begin();

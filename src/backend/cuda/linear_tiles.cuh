@@ -58,8 +58,9 @@ static __device__ __forceinline__ uint32_t linear_rows(const linear_args &p)
 }
 
 /* The product that this block is of, where each head has its own. */
-static __device__ __forceinline__ linear_args linear_of_head(linear_args p)
+static __device__ __forceinline__ linear_args linear_of_head(const linear_args &given)
 {
+    linear_args p = given;
     if (p.heads > 0) {
         p.w += blockIdx.z * p.matrix_bytes;
         p.act += blockIdx.z * p.act_head_bytes;

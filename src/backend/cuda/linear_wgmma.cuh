@@ -200,7 +200,7 @@ static __device__ __forceinline__ void wgmma_rows(const linear_args &p,
  * that follow each other read the same weights. Where there is no wgmma nothing is written. */
 template <class F, class B>
 static __global__ void __launch_bounds__(B::WARPS * 32, B::BLOCKS)
-    linear_wgmma(const linear_group given)
+    linear_wgmma(CUDA_PARAMETER(linear_group) given)
 {
     cuda_let_next_begin();
 #if WGMMA_HERE

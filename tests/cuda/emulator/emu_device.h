@@ -11,6 +11,7 @@
 
 #include <stdint.h>
 #include <string.h>
+#include <type_traits>
 
 #define __global__
 #define __device__
@@ -473,9 +474,6 @@ void emu_enqueue(const emu_config &config,
                  size_t bytes,
                  size_t align);
 
-template <class T> struct emu_same {
-    typedef T type;
-};
 template <class... P> struct emu_arguments;
 template <> struct emu_arguments<> {
     template <class F, class... Done> void call(F f, const Done &...done) const
@@ -501,7 +499,7 @@ template <class H, class... T> static inline emu_arguments<H, T...> emu_pack(H h
 }
 template <class... P> struct emu_call {
     void (*kernel)(P...);
-    emu_arguments<P...> arguments;
+    emu_arguments<std::decay_t<P>...> arguments;
     static void run(const void *self)
     {
         const emu_call *c = static_cast<const emu_call *>(self);
@@ -517,9 +515,9 @@ static inline void emu_launch_as(const char *name,
                                  size_t shared_bytes,
                                  cudaStream_t stream,
                                  void (*kernel)(P...),
-                                 typename emu_same<P>::type... arguments)
+                                 const std::decay_t<P> &...arguments)
 {
-    emu_call<P...> call{kernel, emu_pack<P...>(arguments...)};
+    emu_call<P...> call{kernel, emu_pack<std::decay_t<P>...>(arguments...)};
     emu_config config{
         name, reinterpret_cast<const void *>(kernel), grid, block, shared_bytes, stream, EARLY};
     emu_enqueue(config, emu_call<P...>::run, &call, sizeof call, alignof(emu_call<P...>));
