@@ -196,6 +196,7 @@ char *mapped(size_t size, allocation *out)
         munmap(p, map_bytes + 2 * PAGE);
         return nullptr;
     }
+    (void)madvise(out->map, map_bytes, MADV_HUGEPAGE); /* it is opened and closed often */
     char *base = out->map + map_bytes - bytes;
     memset(out->map, SLACK, map_bytes);
     memset(base, FRESH, size);
