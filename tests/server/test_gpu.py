@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -141,6 +142,21 @@ def test_auto_takes_the_device_if_the_model_fits():
     refused = weir(*bench, "--gpu-memory", "1M", "--device", "cuda", **env)
     assert refused.returncode == 1 and "do not fit" in refused.stderr
     assert len(refused.stderr.splitlines()) == 1
+
+
+def test_a_plugin_that_cannot_be_loaded_is_not_absent(tmp_path):
+    program = shutil.copy(WEIR, tmp_path / "weir")
+
+    def devices(**env):
+        env = {**{k: v for k, v in os.environ.items() if k != "WEIR_CUDA_PLUGIN"}, **env}
+        return subprocess.run([program, "devices"], capture_output=True, text=True, env=env).stdout
+
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "libweir_cuda.so").write_text("no library")
+    said = devices(LD_LIBRARY_PATH=str(tmp_path / "lib"))
+    assert "cannot be loaded" in said and "lib/libweir_cuda.so: file too short" in said
+    (tmp_path / "libweir_cuda.so").write_text("no library")
+    assert f"no GPU: {tmp_path}/libweir_cuda.so: cannot be loaded: " in devices()
 
 
 def test_without_a_device():

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -72,10 +73,17 @@ static void find_beside(char *out, size_t cap)
     *strrchr(dir, '/') = '\0';
     for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
         snprintf(out, cap, "%s/%s", dir, places[i]);
-        if (access(out, R_OK) == 0)
+        if (access(out, F_OK) == 0)
             return;
     }
     out[0] = '\0';
+}
+
+/* dlopen's words for a name that no folder of the library path has; of a file that is there, or of
+ * one that it wants, they begin with another name or end in another way. */
+static bool is_absent(const char *why)
+{
+    return strncmp(why, FILE_NAME ":", sizeof FILE_NAME) == 0 && strstr(why, strerror(ENOENT));
 }
 
 static enum err load(const struct backend_plugin **out, struct err_info *e)
@@ -91,12 +99,13 @@ static enum err load(const struct backend_plugin **out, struct err_info *e)
     if (named && access(path, R_OK) != 0)
         return err_set(e, ERR_NOT_FOUND, "WEIR_CUDA_PLUGIN=%s: cannot be read", path);
     void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (!lib && path != beside && !named)
+    const char *why = lib ? NULL : dlerror();
+    if (why && path != beside && !named && is_absent(why))
         return err_set(e,
                        ERR_NOT_FOUND,
                        "there is no " FILE_NAME " beside the program nor in the library path");
-    if (!lib)
-        return err_set(e, ERR_UNSUPPORTED, "%s", dlerror());
+    if (why)
+        return err_set(e, ERR_UNSUPPORTED, "%s: cannot be loaded: %s", path, why);
     plugin_entry_fn entry;
     *(void **)&entry = dlsym(lib, PLUGIN_SYMBOL);
     const struct backend_plugin *p = entry ? entry(&host) : NULL;
