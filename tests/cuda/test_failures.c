@@ -175,6 +175,31 @@ static void a_kernel_refused_while_capturing_is_named(void **state)
     model_destroy(m);
 }
 
+/* It is known before anything is taken of it, so that AUTO can go on with another one. */
+static void a_device_without_code_is_refused_at_once(void **state)
+{
+    (void)state;
+    struct model *m = load_golden("quantised/llama.Q8_0");
+    const struct backend_config cfg = config();
+    struct device_info d;
+    struct err_info e = {0};
+    char versions[64];
+    uint64_t kv_bytes;
+    uint32_t n;
+    setenv("WEIR_EMU_CODE", "0", 1);
+    assert_int_equal(cuda_room(m, &cfg, &kv_bytes, &e), ERR_UNSUPPORTED);
+    assert_non_null(strstr(e.text, "the plugin has no code for compute capability 9.0: no kernel"));
+    assert_nothing_is_left_behind();
+    assert_int_equal(cuda_device_list(&d, 1, &n, versions, &e), OK);
+    assert_non_null(strstr(d.why_not, "no code"));
+    assert_nothing_is_left_behind();
+    unsetenv("WEIR_EMU_CODE");
+    assert_int_equal(cuda_device_list(&d, 1, &n, versions, &e), OK);
+    assert_string_equal(d.why_not, "");
+    assert_int_equal(cuda_room(m, &cfg, &kv_bytes, &e), OK);
+    model_destroy(m);
+}
+
 /* A step that samples, by one job with a penalty. */
 static enum err begin_a_step(struct backend *b, struct err_info *e)
 {
@@ -271,6 +296,7 @@ int main(void)
         cmocka_unit_test(graphs_keep_to_what_was_left_for_them),
         cmocka_unit_test(graphs_of_long_contexts_come_first),
         cmocka_unit_test(a_kernel_refused_while_capturing_is_named),
+        cmocka_unit_test(a_device_without_code_is_refused_at_once),
         cmocka_unit_test(a_history_that_is_refused_fails_its_own_step),
         cmocka_unit_test(a_mirror_without_memory_leaves_nothing),
         cmocka_unit_test(a_lookup_that_is_refused_says_so),

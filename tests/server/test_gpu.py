@@ -159,6 +159,17 @@ def test_a_plugin_that_cannot_be_loaded_is_not_absent(tmp_path):
     assert f"no GPU: {tmp_path}/libweir_cuda.so: cannot be loaded: " in devices()
 
 
+@needs_plugin
+def test_a_device_that_the_plugin_was_not_compiled_for():
+    env = {"WEIR_CUDA_PLUGIN": str(PLUGIN), "WEIR_EMU_CODE": "0"}
+    why = "the plugin has no code for compute capability 9.0"
+    assert f"cannot be used: {why}" in weir("devices", **env).stdout
+    bench = ("bench", "-m", MODEL, "-p", 8, "-n", 3, "-b", 2, "-d", 5, "-r", 1)
+    assert "cpu " in weir(*bench, **env).stdout.splitlines()[0]
+    refused = weir(*bench, "--device", "cuda", **env)
+    assert refused.returncode == 1 and why in refused.stderr and len(refused.stderr.splitlines()) == 1
+
+
 def test_without_a_device():
     env = {"WEIR_CUDA_PLUGIN": "/nowhere/libweir_cuda.so"}
     out = weir("logits", "--device", "cuda", "-m", MODEL, "--tokens", "1", **env)

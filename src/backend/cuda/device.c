@@ -1,5 +1,6 @@
 /* The devices that there are, and whether they can be used. */
 #include "backend/cuda/cuda.h"
+#include "backend/cuda/limits.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -93,8 +94,9 @@ static enum err count_devices(uint32_t *n, struct err_info *e)
     return OK;
 }
 
-/* Free memory is known with a context alone. */
-static void look_at_memory(int index, struct device_info *out)
+/* What is known with a context alone, which becomes current: free memory, and whether kernels were
+ * compiled for this device; where they were not a driver says so only when one is launched. */
+static void look_inside(int index, struct device_info *out)
 {
     size_t free_bytes, total;
     cudaError_t rc = cudaSetDevice(index);
@@ -103,10 +105,26 @@ static void look_at_memory(int index, struct device_info *out)
     if (rc == cudaSuccess) {
         out->free_bytes = free_bytes;
         out->total_bytes = total;
+        const cudaError_t code = limits_code();
+        if (code != cudaSuccess)
+            snprintf(out->why_not,
+                     sizeof out->why_not,
+                     "the plugin has no code for compute capability %u.%u: %s",
+                     out->major,
+                     out->minor,
+                     cudaGetErrorString(code));
     } else {
-        (void)cudaGetLastError();
         snprintf(out->why_not, sizeof out->why_not, "%s", cudaGetErrorString(rc));
     }
+    if (out->why_not[0])
+        (void)cudaGetLastError();
+}
+
+static void look(int index, struct device_info *out)
+{
+    look_at(index, out);
+    if (!out->why_not[0])
+        look_inside(index, out);
 }
 
 enum err cuda_device_list(
@@ -124,11 +142,8 @@ enum err cuda_device_list(
              runtime / 1000,
              runtime % 1000 / 10);
     const enum err err = count_devices(n, e);
-    for (uint32_t i = 0; !err && i < *n && i < cap; i++) {
-        look_at((int)i, &out[i]);
-        if (!out[i].why_not[0])
-            look_at_memory((int)i, &out[i]);
-    }
+    for (uint32_t i = 0; !err && i < *n && i < cap; i++)
+        look((int)i, &out[i]);
     return err;
 }
 
@@ -140,11 +155,10 @@ enum err cuda_device_open(uint32_t index, struct device_info *info, struct err_i
         return err;
     if (index >= n)
         return err_set(e, ERR_NOT_FOUND, "there is no device cuda:%u; the system has %u", index, n);
-    look_at((int)index, info);
+    look((int)index, info);
     if (info->why_not[0])
         return err_set(e, ERR_UNSUPPORTED, "cuda:%u (%s): %s", index, info->name, info->why_not);
-    const cudaError_t rc = cudaSetDevice((int)index);
-    return rc == cudaSuccess ? OK : cuda_failed(rc, "opening the device", e);
+    return OK;
 }
 
 uint32_t cuda_attribute(enum cudaDeviceAttr what, uint32_t index)

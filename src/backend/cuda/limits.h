@@ -12,6 +12,9 @@
 extern "C" {
 #endif
 
+/* Whether the current device has code of this one, as of all kernels: else why a launch fails. */
+cudaError_t limits_code(void);
+
 /* to[i] = from[i], n groups of 16 bytes: 32 n bytes move. */
 void limits_copy(const void *from, void *to, size_t n, cudaStream_t stream);
 

@@ -403,8 +403,9 @@ static const struct {
 #define EACH(name, text) {name, #name, text},
     EMU_ERRORS(EACH) EACH(cudaErrorNoDevice, "no CUDA-capable device is detected")
         EACH(cudaErrorInvalidDevice, "invalid device ordinal")
-            EACH(cudaErrorInvalidResourceHandle, "invalid resource handle")
-                EACH(cudaErrorNotReady, "device not ready")
+            EACH(cudaErrorNoKernelImageForDevice, "no kernel image is available for the device")
+                EACH(cudaErrorInvalidResourceHandle,
+                     "invalid resource handle") EACH(cudaErrorNotReady, "device not ready")
                     EACH(cudaErrorIllegalAddress, "an illegal memory access was encountered")
                         EACH(cudaErrorLaunchOutOfResources, "too many resources requested")
                             EACH(cudaErrorHostMemoryAlreadyRegistered, "already registered")

@@ -55,6 +55,13 @@ static bool is_refused(const char *name)
     return begin && strncmp(name + (*name == '('), begin, strlen(begin)) == 0;
 }
 
+/* WEIR_EMU_CODE=0: kernels were compiled for other devices. */
+static bool has_code()
+{
+    const char *text = getenv("WEIR_EMU_CODE");
+    return !text || strcmp(text, "0") != 0;
+}
+
 void emu_enqueue(const emu_config &config,
                  void (*run)(const void *arguments),
                  const void *arguments,
@@ -87,6 +94,10 @@ void emu_enqueue(const emu_config &config,
                    config.block.y,
                    config.block.z);
         emu_result(cudaErrorInvalidConfiguration);
+        return;
+    }
+    if (!has_code()) {
+        emu_result(cudaErrorNoKernelImageForDevice);
         return;
     }
     if (is_refused(config.name)) {
@@ -130,6 +141,9 @@ cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *a, const void *f)
 {
     EMU_LOCK();
     *a = cudaFuncAttributes();
+    if (!has_code()) {
+        return emu_result(cudaErrorNoKernelImageForDevice);
+    }
     auto limit = shared_limits.find(f);
     a->maxThreadsPerBlock = EMU_MAX_THREADS;
     a->numRegs = 32;
