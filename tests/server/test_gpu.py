@@ -149,7 +149,8 @@ def test_a_plugin_that_cannot_be_loaded_is_not_absent(tmp_path):
 
     def devices(**env):
         env = {**{k: v for k, v in os.environ.items() if k != "WEIR_CUDA_PLUGIN"}, **env}
-        return subprocess.run([program, "devices"], capture_output=True, text=True, env=env).stdout
+        return subprocess.run([program, "devices"], cwd=tmp_path, capture_output=True, text=True,
+                              env=env).stdout
 
     (tmp_path / "lib").mkdir()
     (tmp_path / "lib" / "libweir_cuda.so").write_text("no library")
@@ -157,6 +158,7 @@ def test_a_plugin_that_cannot_be_loaded_is_not_absent(tmp_path):
     assert "cannot be loaded" in said and "lib/libweir_cuda.so: file too short" in said
     (tmp_path / "libweir_cuda.so").write_text("no library")
     assert f"no GPU: {tmp_path}/libweir_cuda.so: cannot be loaded: " in devices()
+    assert "libweir_cuda.so: file too short" in devices(WEIR_CUDA_PLUGIN="libweir_cuda.so")
 
 
 @needs_plugin

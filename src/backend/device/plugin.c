@@ -89,18 +89,17 @@ static bool is_absent(const char *why)
 static enum err load(const struct backend_plugin **out, struct err_info *e)
 {
     static const struct plugin_abi ours = PLUGIN_ABI;
-    char beside[PATH_MAX + 64];
+    char found[PATH_MAX + 64];
     const char *path = getenv("WEIR_CUDA_PLUGIN");
     const bool named = path && path[0];
-    if (!named) {
-        find_beside(beside, sizeof beside);
-        path = beside[0] ? beside : FILE_NAME;
-    }
-    if (named && access(path, R_OK) != 0)
+    if (!named)
+        find_beside(found, sizeof found);
+    else if (!realpath(path, found)) /* a name without a slash is no file's to dlopen */
         return err_set(e, ERR_NOT_FOUND, "WEIR_CUDA_PLUGIN=%s: cannot be read", path);
+    path = found[0] ? found : FILE_NAME;
     void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     const char *why = lib ? NULL : dlerror();
-    if (why && path != beside && !named && is_absent(why))
+    if (why && path != found && is_absent(why))
         return err_set(e,
                        ERR_NOT_FOUND,
                        "there is no " FILE_NAME " beside the program nor in the library path");
