@@ -72,8 +72,8 @@ struct backend_plugin {
     /* As device_list; also when a device is in use. */
     enum err (*list)(
         struct device_info *out, uint32_t cap, uint32_t *n, char versions[64], struct err_info *e);
-    /* Bytes left for KV on cfg->device. Takes no memory of the device that it does not give back.
-     */
+    /* Bytes left for KV on cfg->device. Takes no memory of the device that it does not give back,
+     * but for CUDA's own context, which the process keeps; so does list. */
     enum err (*room)(const struct model *m,
                      const struct backend_config *cfg,
                      uint64_t *kv_bytes,

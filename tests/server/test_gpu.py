@@ -172,6 +172,15 @@ def test_a_device_that_the_plugin_was_not_compiled_for():
     assert refused.returncode == 1 and why in refused.stderr and len(refused.stderr.splitlines()) == 1
 
 
+@needs_plugin
+def test_auto_says_why_it_passes_over_a_device(start_server, monkeypatch):
+    for name, value in (("CUDA_PLUGIN", PLUGIN), ("EMU_DEVICES", 2), ("EMU_CODE", 0)):
+        monkeypatch.setenv(f"WEIR_{name}", str(value))
+    log = start_server("--device", "auto", *SMALL).log
+    assert log.count("device: not cuda:0: cuda:0 (Emulated device): the plugin has no code") == 1
+    assert log.count("device: cpu, as no GPU can be used: cuda:1 (Emulated device): ") == 1
+
+
 def test_without_a_device():
     env = {"WEIR_CUDA_PLUGIN": "/nowhere/libweir_cuda.so"}
     out = weir("logits", "--device", "cuda", "-m", MODEL, "--tokens", "1", **env)

@@ -49,7 +49,8 @@ static enum err cuda_room(const struct model *m,
     return err;
 }
 
-/* The first device that takes the model; what the last one said if none does. */
+/* The first device that takes the model, after a line of the log for each that does not; what the
+ * last one said if none does. */
 static enum err first_cuda(const struct model *m,
                            struct backend_config *cfg,
                            uint64_t kv_bytes,
@@ -62,6 +63,8 @@ static enum err first_cuda(const struct model *m,
     for (cfg->device.index = 0; !err && cfg->device.index < n; cfg->device.index++) {
         if (cuda_room(m, cfg, kv_bytes, room, e) == OK)
             return OK;
+        if (cfg->device.index + 1 < n)
+            log_info("device: not cuda:%u: %s", cfg->device.index, e->text);
     }
     return err ? err : ERR_NOT_FOUND;
 }
