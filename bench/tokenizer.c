@@ -10,7 +10,6 @@
 #include "tokenizer/pretokenize.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define N_ROUNDS 5

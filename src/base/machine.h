@@ -3,8 +3,6 @@
 #ifndef WEIR_BASE_MACHINE_H
 #define WEIR_BASE_MACHINE_H
 
-#include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 /* Bytes of memory: all that there is, or the least limit of a group. */

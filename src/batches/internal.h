@@ -20,7 +20,6 @@
 
 #include <jansson.h>
 #include <pthread.h>
-#include <stdatomic.h>
 
 #define BATCH_ID_BYTES 40
 #define BATCH_MAX_FILES 10000

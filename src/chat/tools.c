@@ -3,7 +3,6 @@
 #include "chat/reply.h"
 
 #include <jansson.h>
-#include <stdio.h>
 #include <string.h>
 
 void chat_tools_deinit(struct chat_tools *t)

@@ -21,7 +21,6 @@
 #include "sample/sample.h"
 #include "tokenizer/tokenizer.h"
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 

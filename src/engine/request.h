@@ -13,6 +13,8 @@
 #include "engine/thought.h"
 #include "sched/sched.h"
 
+#include <stdatomic.h>
+
 /* How far the output has come. */
 struct request_view {
     uint32_t n_out;

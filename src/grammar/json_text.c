@@ -5,7 +5,6 @@
  */
 #include "grammar/internal.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 static grammar_node text(struct grammar_builder *b, const char *s)

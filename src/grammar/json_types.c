@@ -2,7 +2,6 @@
 #include "grammar/json_schema.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const struct {

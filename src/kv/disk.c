@@ -3,7 +3,6 @@
 #include "kv/disk.h"
 
 #include "base/clock.h"
-#include "base/log.h"
 #include "base/mem.h"
 #include "base/thread.h"
 #include "kv/disk_files.h"
@@ -12,7 +11,6 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 enum {

@@ -17,8 +17,6 @@
 #include "kv/internal.h"
 #include "kv/kv.h"
 
-#include <assert.h>
-
 /* A ticket names the fetch, the tier, and the index in the table. */
 #define TICKET_INDEX_BITS 24
 #define TICKET_LEVEL_BITS 1

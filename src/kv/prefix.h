@@ -19,7 +19,6 @@
 #include "base/err.h"
 #include "kv/key.h"
 
-#include <stdbool.h>
 #include <stdint.h>
 
 #define KV_ROOT UINT32_MAX /* the parent of first blocks */

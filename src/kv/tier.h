@@ -19,7 +19,6 @@
 #include "kv/key.h"
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 enum { KV_MAX_TIERS = 2 }; /* below each other */

@@ -9,7 +9,6 @@
 #include "model/keys.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum scaling { SCALING_NONE, SCALING_LINEAR, SCALING_YARN, SCALING_LONGROPE };

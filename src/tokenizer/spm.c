@@ -2,7 +2,6 @@
 
 #include "base/utf8.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #define SPACE "\xe2\x96\x81" /* U+2581 */

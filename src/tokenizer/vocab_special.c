@@ -4,7 +4,6 @@
 
 #include "base/log.h"
 
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>

@@ -15,7 +15,6 @@
 #include "unit/backend/cpu/weights.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 

@@ -13,7 +13,6 @@
 #include "few.h"
 #include "unit/backend/cpu/weights.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 

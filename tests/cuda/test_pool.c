@@ -7,7 +7,6 @@
 
 #include "backend/cuda/pool.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 enum { BYTES = 4096 };

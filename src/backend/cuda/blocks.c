@@ -19,7 +19,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* In blocks (0), or in panes (1). */

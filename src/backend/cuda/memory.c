@@ -5,7 +5,6 @@
 #include "base/mem.h"
 
 #include <assert.h>
-#include <inttypes.h>
 #include <string.h>
 
 /* For the kernels' code and the graphs, which the driver places itself; of small devices less. */

@@ -4,7 +4,6 @@
 #include "unit/api/cmocka_all.h"
 
 #include <stdbool.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 

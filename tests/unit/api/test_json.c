@@ -3,7 +3,6 @@
 
 #include "unit/api/cmocka_all.h"
 
-#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

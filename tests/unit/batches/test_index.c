@@ -7,7 +7,6 @@
 
 #include <cmocka.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static void test_order(void **state)

@@ -12,7 +12,6 @@
 #include <cmocka.h>
 #include <jansson.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define CHATML                                                                                     \

@@ -10,8 +10,6 @@
 #include <cmocka.h>
 
 #include <poll.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define ENCODERS TEST_DATA "/golden/encoders/"

@@ -5,7 +5,6 @@
 
 #include "unit/backend/cpu/weights.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 

@@ -12,7 +12,6 @@
 #include <cmocka.h>
 
 #include <stdio.h>
-#include <stdlib.h>
 
 #define FAMILIES TEST_DATA "/golden/families/"
 

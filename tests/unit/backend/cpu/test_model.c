@@ -12,8 +12,6 @@
 #include "oracle/oracle.h"
 #include "unit/backend/cpu/golden.h"
 
-#include <math.h>
-
 static const char *const isas[] = {"reference", "avx2", "avx-vnni", "avx512", "avx512-bf16", "amx"};
 static const char *const architectures[] = {"architectures/llama",
                                             "architectures/llama3",

@@ -8,7 +8,6 @@
 #include "backend/cpu/run.h"
 #include "base/clock.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -7,7 +7,6 @@
 
 #include "backend/device/plugin.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
