@@ -187,7 +187,7 @@ def test_every_program_that_measures_is_where_it_is_said_to_be(document):
         assert (ROOT / path).is_file(), path
     for folder, name in re.findall(r"\bbuild/(tests/(?:http/)?)(\w+)\b(?!/)", text):
         lists = (ROOT / folder / "CMakeLists.txt").read_text()
-        assert f"add_executable({name} " in lists, folder + name
+        assert re.search(rf"^(?:add_executable|weir_bench)\({name} ", lists, re.M), folder + name
 
 
 def anchors(path):
