@@ -106,18 +106,17 @@ static enum err check_output(const struct engine *eng,
     return OK;
 }
 
-static enum err check_ids(const struct engine *eng,
-                          const token_id *ids,
-                          uint32_t n,
-                          const char *field,
-                          struct err_info *e)
+static enum err check_prompt(const struct engine *eng,
+                             const token_id *ids,
+                             uint32_t n,
+                             struct err_info *e)
 {
     uint32_t n_vocab = engine_model(eng)->hp.n_vocab;
     for (uint32_t i = 0; i < n; i++) {
         if (ids[i] < 0 || (uint32_t)ids[i] >= n_vocab)
             return err_set_field(e,
                                  ERR_INVALID,
-                                 field,
+                                 "prompt",
                                  "token id %d at index %u is outside the vocabulary of %u",
                                  ids[i],
                                  i,
@@ -213,18 +212,17 @@ static bool may_close(const struct request *r, const struct request_thought *t)
     return true;
 }
 
-enum err request_create(const struct engine *eng,
-                        const struct request_params *p,
-                        const token_id *prompt,
-                        uint32_t n_prompt,
-                        void *user,
-                        struct request **out,
-                        struct err_info *e)
+/* Can it be done? *max_new, *n_vector: tokens that may come, values of a vector. */
+static enum err check_params(const struct engine *eng,
+                             const struct request_params *p,
+                             const token_id *prompt,
+                             uint32_t n_prompt,
+                             uint32_t *max_new,
+                             uint32_t *n_vector,
+                             struct err_info *e)
 {
     enum err err;
-    uint32_t max_new = 0, n_vector = 0;
-    *out = NULL;
-    if ((err = check_output(eng, p->output, &n_vector, e)))
+    if ((err = check_output(eng, p->output, n_vector, e)))
         return err;
     if (n_prompt == 0)
         return err_set_field(e, ERR_INVALID, "prompt", "the prompt is empty");
@@ -237,18 +235,97 @@ enum err request_create(const struct engine *eng,
                              "must be from %d to %d",
                              -REQUEST_MAX_PRIORITY,
                              REQUEST_MAX_PRIORITY);
-    if ((err = check_ids(eng, prompt, n_prompt, "prompt", e)) ||
+    if ((err = check_prompt(eng, prompt, n_prompt, e)) ||
         (err =
-             n_vector ? limit_text(eng, n_prompt, e) : limit_output(eng, p, n_prompt, &max_new, e)))
+             *n_vector ? limit_text(eng, n_prompt, e) : limit_output(eng, p, n_prompt, max_new, e)))
         return err;
-    if (p->min_tokens > max_new)
+    if (p->min_tokens > *max_new)
         return err_set_field(e,
                              ERR_INVALID,
                              "min_tokens",
                              "'min_tokens' is %u, but there may be %u tokens at most",
                              p->min_tokens,
-                             max_new);
+                             *max_new);
+    return OK;
+}
 
+/* What p says of the tokens that may come: rules, stops, a grammar, how long reasoning may last. */
+static enum err copy_limits(const struct engine *eng,
+                            struct request *r,
+                            const struct request_params *p,
+                            struct err_info *e)
+{
+    r->rules = token_rules_acquire(p->rules);
+    r->params.rules = NULL;
+    if (p->min_tokens > 0)
+        rule_out_ends(eng, r, engine_model(eng)->hp.n_vocab);
+    if (r->rules && r->no_ends && only_ends(r))
+        return err_set_field(e,
+                             ERR_INVALID,
+                             "min_tokens",
+                             "of the tokens that are allowed each ends the answer, but "
+                             "'min_tokens' is %u",
+                             p->min_tokens);
+    r->stop = stop_begin(p->stops);
+    r->params.stops = NULL; /* the matcher has them */
+    if (p->grammar)
+        r->grammar = guide_begin(eng->guide, p->grammar);
+    r->params.grammar = NULL; /* the state has it */
+    struct request_thought limit = p->thought;
+    limit.on = limit.on && (!r->rules || may_close(r, &limit));
+    thought_begin(&r->thought, &limit);
+    return OK;
+}
+
+/* All that request_destroy frees, or the error. */
+static enum err fill(const struct engine *eng,
+                     struct request *r,
+                     const struct request_params *p,
+                     const token_id *prompt,
+                     struct err_info *e)
+{
+    const uint32_t n_prompt = r->n_prompt, n_tokens = n_prompt + r->max_new;
+    enum err err;
+    if (!take_arrays(eng, r, p) ||
+        (drafts(eng, p) && !draft_create(&r->draft,
+                                         n_tokens,
+                                         eng->cfg.draft_gram ? eng->cfg.draft_gram : DRAFT_GRAM)))
+        return err_set(
+            e, ERR_NOMEM, "no memory for a request of %u + %u tokens", n_prompt, r->max_new);
+    copy_params(eng, r, p);
+    if ((err = copy_limits(eng, r, p, e)))
+        return err;
+    memcpy(r->tokens, prompt, n_prompt * sizeof *prompt);
+    for (uint32_t i = 0; r->history && i < n_prompt; i++)
+        sample_history_add(r->history, prompt[i], false);
+    r->seq = (struct sched_seq){.user = r,
+                                .slot = SCHED_NO_SLOT,
+                                .tokens = r->tokens,
+                                .n_prompt = n_prompt,
+                                .n_max = n_tokens,
+                                .all_logits = p->prompt_logprobs && !r->n_vector,
+                                .shares = p->cache && engine_model(eng)->hp.causal &&
+                                          !(r->n_vector && embed_needs_all(eng, p->output)),
+                                .priority = p->priority,
+                                .tenant = p->tenant,
+                                .tenant_at = SCHED_NO_TENANT};
+    return kv_space_of_tenant(
+        p->cache_tenant, p->n_cache_tenant, p->cache_salt, p->n_cache_salt, &r->seq.space, e);
+}
+
+enum err request_create(const struct engine *eng,
+                        const struct request_params *p,
+                        const token_id *prompt,
+                        uint32_t n_prompt,
+                        void *user,
+                        struct request **out,
+                        struct err_info *e)
+{
+    uint32_t max_new = 0, n_vector = 0;
+    *out = NULL;
+    enum err err = check_params(eng, p, prompt, n_prompt, &max_new, &n_vector, e);
+    if (err)
+        return err;
     struct request *r = mem_zalloc(1, sizeof *r);
     r->n_prompt = n_prompt;
     r->max_new = max_new;
@@ -256,63 +333,13 @@ enum err request_create(const struct engine *eng,
     r->n_vectors = !n_vector ? 0 : embed_each(eng, p->output) ? n_prompt : 1;
     r->user = user;
     r->now.end_id = r->published.end_id = r->seen.end_id = TOKEN_NONE;
-    if (!take_arrays(eng, r, p) ||
-        (drafts(eng, p) && !draft_create(&r->draft,
-                                         n_prompt + max_new,
-                                         eng->cfg.draft_gram ? eng->cfg.draft_gram : DRAFT_GRAM))) {
-        request_destroy(r);
-        return err_set(
-            e, ERR_NOMEM, "no memory for a request of %u + %u tokens", n_prompt, max_new);
-    }
-    copy_params(eng, r, p);
-    r->rules = token_rules_acquire(p->rules);
-    r->params.rules = NULL;
-    if (p->min_tokens > 0)
-        rule_out_ends(eng, r, engine_model(eng)->hp.n_vocab);
-    if (r->rules && r->no_ends && only_ends(r)) {
-        request_destroy(r);
-        return err_set_field(e,
-                             ERR_INVALID,
-                             "min_tokens",
-                             "of the tokens that are allowed each ends the answer, but "
-                             "'min_tokens' is %u",
-                             p->min_tokens);
-    }
-    r->stop = stop_begin(p->stops);
-    r->params.stops = NULL; /* the matcher has them */
-    memcpy(r->tokens, prompt, n_prompt * sizeof *prompt);
-    if (p->grammar)
-        r->grammar = guide_begin(eng->guide, p->grammar);
-    r->params.grammar = NULL; /* the state has it */
-    struct request_thought limit = p->thought;
-    limit.on = limit.on && (!r->rules || may_close(r, &limit));
-    thought_begin(&r->thought, &limit);
-    for (uint32_t i = 0; r->history && i < n_prompt; i++)
-        sample_history_add(r->history, prompt[i], false);
-    r->seq = (struct sched_seq){.user = r,
-                                .slot = SCHED_NO_SLOT,
-                                .tokens = r->tokens,
-                                .n_prompt = n_prompt,
-                                .n_max = n_prompt + max_new,
-                                .all_logits = p->prompt_logprobs && !n_vector,
-                                .shares = p->cache && engine_model(eng)->hp.causal &&
-                                          !(n_vector && embed_needs_all(eng, p->output)),
-                                .priority = p->priority,
-                                .tenant = p->tenant,
-                                .tenant_at = SCHED_NO_TENANT};
-    if ((err = kv_space_of_tenant(p->cache_tenant,
-                                  p->n_cache_tenant,
-                                  p->cache_salt,
-                                  p->n_cache_salt,
-                                  &r->seq.space,
-                                  e))) {
-        request_destroy(r);
-        return err;
-    }
     for (uint32_t k = 0; k < ASYNC_STEPS; k++)
         r->item_of[k] = UINT32_MAX;
-    *out = r;
-    return OK;
+    if ((err = fill(eng, r, p, prompt, e)))
+        request_destroy(r);
+    else
+        *out = r;
+    return err;
 }
 
 void request_destroy(struct request *r)
