@@ -17,6 +17,12 @@
 
 static json_t *negate(struct schema *s, const json_t *x, uint32_t depth);
 
+/* Takes one; false: it is NULL. */
+static bool add(json_t *list, json_t *one)
+{
+    return json_array_append_new(list, one) == 0;
+}
+
 /* {key: v}, of one type; takes v. */
 static json_t *typed(const char *type, const char *key, json_t *v)
 {
@@ -62,7 +68,7 @@ static bool negate_items(
     if (strcmp(key, "items") == 0) {
         json_t *inner =
             json_is_array(v) || json_object_get(x, "prefixItems") ? NULL : negate(s, v, depth + 1);
-        return inner && json_array_append_new(out, typed("array", "contains", inner)) == 0;
+        return add(out, typed("array", "contains", inner));
     }
     for (size_t i = 0; i < json_array_size(v); i++) {
         json_t *inner = negate(s, json_array_get(v, i), depth + 1), *first = json_array();
@@ -87,100 +93,129 @@ static json_t *count(const json_t *v, int by)
     return json_is_number(v) && n >= 0 && n < 1e9 ? json_integer((json_int_t)n) : NULL;
 }
 
+/* What a bound becomes where it fails. */
+struct bound {
+    const char *key, *type, *other;
+    int by; /* of counts; 2: of numbers, as they are */
+};
+
+/* NULL: it is no bound. */
+static const struct bound *find_bound(const char *key)
+{
+    static const struct bound bounds[] = {{"minimum", "number", "exclusiveMaximum", 2},
+                                          {"maximum", "number", "exclusiveMinimum", 2},
+                                          {"exclusiveMinimum", "number", "maximum", 2},
+                                          {"exclusiveMaximum", "number", "minimum", 2},
+                                          {"minLength", "string", "maxLength", -1},
+                                          {"maxLength", "string", "minLength", 1},
+                                          {"minItems", "array", "maxItems", -1},
+                                          {"maxItems", "array", "minItems", 1},
+                                          {"minProperties", "object", "maxProperties", -1},
+                                          {"maxProperties", "object", "minProperties", 1}};
+    for (size_t i = 0; i < sizeof bounds / sizeof bounds[0]; i++)
+        if (strcmp(key, bounds[i].key) == 0)
+            return &bounds[i];
+    return NULL;
+}
+
+static bool negate_bound(const struct bound *bound, json_t *v, json_t *out)
+{
+    if (!json_is_number(v))
+        return false;
+    json_t *limit = bound->by == 2 ? json_incref(v) : count(v, bound->by);
+    if (limit)
+        json_array_append_new(out, typed(bound->type, bound->other, limit));
+    return true;
+}
+
+static bool negate_required(const json_t *v, json_t *out)
+{
+    for (size_t i = 0; i < json_array_size(v); i++) {
+        const char *name = json_string_value(json_array_get(v, i));
+        if (!name)
+            return false;
+        json_array_append_new(out, typed("object", "properties", one_property(name, json_false())));
+    }
+    return json_is_array(v);
+}
+
+static bool negate_properties(struct schema *s, json_t *v, json_t *out, uint32_t depth)
+{
+    const char *name;
+    json_t *sub;
+    json_object_foreach(v, name, sub)
+    {
+        json_t *inner = negate(s, sub, depth + 1);
+        if (!inner)
+            return false;
+        if (json_is_false(inner)) /* it cannot fail */
+            continue;
+        json_t *one = typed("object", "properties", one_property(name, inner));
+        json_object_set_new(one, "required", json_pack("[s]", name));
+        json_array_append_new(out, one);
+    }
+    return json_is_object(v);
+}
+
+/* allOf: one of them fails; else anyOf: all of them. */
+static bool negate_options(
+    struct schema *s, bool all_of, const json_t *v, json_t *out, uint32_t depth)
+{
+    json_t *all = json_array();
+    bool ok = json_is_array(v);
+    for (size_t i = 0; ok && i < json_array_size(v); i++)
+        ok = add(all, negate(s, json_array_get(v, i), depth + 1));
+    if (ok && all_of)
+        json_array_extend(out, all);
+    else if (ok)
+        json_array_append_new(out, json_pack("{s:O}", "allOf", all));
+    json_decref(all);
+    return ok;
+}
+
+static bool negate_contains(struct schema *s, const json_t *v, json_t *out, uint32_t depth)
+{
+    json_t *inner = negate(s, v, depth + 1);
+    json_t *one = inner ? typed("array", "items", inner) : NULL;
+    schema_mark_negated(one);
+    return add(out, one);
+}
+
 /* Add what makes one keyword fail; false: that cannot be said. */
 static bool negate_keyword(
     struct schema *s, const json_t *x, const char *key, json_t *v, json_t *out, uint32_t depth)
 {
-    static const struct {
-        const char *key, *type, *other;
-        int by; /* of counts; 2: of numbers, as they are */
-    } bounds[] = {{"minimum", "number", "exclusiveMaximum", 2},
-                  {"maximum", "number", "exclusiveMinimum", 2},
-                  {"exclusiveMinimum", "number", "maximum", 2},
-                  {"exclusiveMaximum", "number", "minimum", 2},
-                  {"minLength", "string", "maxLength", -1},
-                  {"maxLength", "string", "minLength", 1},
-                  {"minItems", "array", "maxItems", -1},
-                  {"maxItems", "array", "minItems", 1},
-                  {"minProperties", "object", "maxProperties", -1},
-                  {"maxProperties", "object", "minProperties", 1}};
-    const char *name;
-    json_t *sub;
-    for (size_t i = 0; i < sizeof bounds / sizeof bounds[0]; i++) {
-        if (strcmp(key, bounds[i].key) != 0)
-            continue;
-        json_t *limit = bounds[i].by == 2 ? (json_is_number(v) ? json_incref(v) : NULL)
-                                          : count(v, bounds[i].by);
-        if (limit)
-            json_array_append_new(out, typed(bounds[i].type, bounds[i].other, limit));
-        return json_is_number(v);
-    }
+    const struct bound *bound = find_bound(key);
+    if (bound)
+        return negate_bound(bound, v, out);
     if (strcmp(key, "const") == 0)
-        return json_array_append_new(out, json_pack("{s:{s:[O]}}", "not", "enum", v)) == 0;
+        return add(out, json_pack("{s:{s:[O]}}", "not", "enum", v));
     if (strcmp(key, "enum") == 0 && json_is_array(v))
-        return json_array_append_new(out, json_pack("{s:{s:O}}", "not", "enum", v)) == 0;
+        return add(out, json_pack("{s:{s:O}}", "not", "enum", v));
     if (strcmp(key, "pattern") == 0)
-        return json_array_append_new(
-                   out, json_pack("{s:s, s:{s:[O]}}", "type", "string", "not", "pattern", v)) == 0;
+        return add(out, json_pack("{s:s, s:{s:[O]}}", "type", "string", "not", "pattern", v));
     if (strcmp(key, "type") == 0) {
         other_types(v, out);
         return true;
     }
-    if (strcmp(key, "multipleOf") == 0)
-        return json_number_value(v) >= 1 && json_number_value(v) <= 1000 &&
-               json_number_value(v) == (double)(int)json_number_value(v) &&
-               json_array_append_new(
-                   out, json_pack("{s:s, s:{s:[O]}}", "type", "number", "not", "multipleOf", v)) ==
-                   0;
+    if (strcmp(key, "multipleOf") == 0) {
+        const double n = json_number_value(v);
+        return n >= 1 && n <= 1000 && n == (double)(int)n &&
+               add(out, json_pack("{s:s, s:{s:[O]}}", "type", "number", "not", "multipleOf", v));
+    }
     if (strcmp(key, "items") == 0 || strcmp(key, "prefixItems") == 0)
         return negate_items(s, x, key, v, out, depth);
     if (strcmp(key, "not") == 0)
-        return json_array_append_new(out, schema_negated_all(v)) == 0;
-    if (strcmp(key, "required") == 0 && json_is_array(v)) {
-        for (size_t i = 0; i < json_array_size(v); i++) {
-            name = json_string_value(json_array_get(v, i));
-            if (!name)
-                return false;
-            json_array_append_new(out,
-                                  typed("object", "properties", one_property(name, json_false())));
-        }
-        return true;
-    }
-    if (strcmp(key, "properties") == 0 && json_is_object(v)) {
-        json_object_foreach(v, name, sub)
-        {
-            json_t *inner = negate(s, sub, depth + 1);
-            if (!inner)
-                return false;
-            if (json_is_false(inner)) /* it cannot fail */
-                continue;
-            json_t *one = typed("object", "properties", one_property(name, inner));
-            json_object_set_new(one, "required", json_pack("[s]", name));
-            json_array_append_new(out, one);
-        }
-        return true;
-    }
-    if (strcmp(key, "allOf") == 0 || strcmp(key, "anyOf") == 0) {
-        json_t *all = json_array();
-        bool ok = json_is_array(v);
-        for (size_t i = 0; ok && i < json_array_size(v); i++) {
-            json_t *inner = negate(s, json_array_get(v, i), depth + 1);
-            ok = inner && json_array_append_new(all, inner) == 0;
-        }
-        if (ok && key[1] == 'l') /* one of them fails */
-            json_array_extend(out, all);
-        else if (ok)
-            json_array_append_new(out, json_pack("{s:O}", "allOf", all));
-        json_decref(all);
-        return ok;
-    }
+        return add(out, schema_negated_all(v));
+    if (strcmp(key, "required") == 0)
+        return negate_required(v, out);
+    if (strcmp(key, "properties") == 0)
+        return negate_properties(s, v, out, depth);
+    if (strcmp(key, "allOf") == 0 || strcmp(key, "anyOf") == 0)
+        return negate_options(s, key[1] == 'l', v, out, depth);
     if (strcmp(key, "contains") == 0 && !json_object_get(x, "minContains") &&
-        !json_object_get(x, "maxContains")) {
-        json_t *inner = negate(s, v, depth + 1);
-        json_t *one = inner ? typed("array", "items", inner) : NULL;
-        schema_mark_negated(one);
-        return one && json_array_append_new(out, one) == 0;
-    }
+        !json_object_get(x, "maxContains"))
+        return negate_contains(s, v, out, depth);
     if (strcmp(key, SCHEMA_NEGATED) == 0)
         return true;
     return schema_is_ignored(s, key);
@@ -204,7 +239,7 @@ static json_t *negate(struct schema *s, const json_t *x, uint32_t depth)
         if (schema_is_ref(key)) {
             const json_t *target = schema_resolve(s, key, v);
             json_t *inner = target ? negate(s, target, depth + 1) : NULL;
-            ok = inner && json_array_append_new(out, inner) == 0;
+            ok = add(out, inner);
         } else {
             ok = negate_keyword(s, x, key, v, out, depth);
         }
