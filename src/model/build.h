@@ -185,7 +185,7 @@ void plan_streams_fold(struct builder *b);
 void plan_beside_attention(struct builder *b, enum model_buf in);
 void plan_add_beside(struct builder *b);
 /* Of the layer's gate, n values, where the layer does so. */
-void plan_sparse(struct builder *b, enum model_buf gate, uint32_t n);
+void plan_sparse(struct builder *b, uint32_t n);
 
 /* connections.c: the streams, of X; what a sub-layer reads of them, to X; OUT, to each of them; and
  * X of them all. */
@@ -218,7 +218,7 @@ enum err rwkv_read(struct model *m, const struct arch *arch, struct err_info *e)
 void rwkv_widths(struct model *m, const struct arch *arch);
 void plan_rwkv_end(struct builder *b);
 void plan_rwkv(struct builder *b, enum model_buf in, enum model_buf out);
-void plan_rwkv_channels(struct builder *b, enum model_buf in, enum model_buf out);
+void plan_rwkv_channels(struct builder *b, enum model_buf in);
 
 /* xielu.c: the parameters of the layer under construction. */
 struct xielu plan_xielu(struct builder *b);

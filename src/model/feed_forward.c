@@ -82,7 +82,7 @@ void plan_dense(struct builder *b, enum model_buf in)
                          b->m->arch,
                          b->layer);
     if (rwkv_is(b->arch) && !b->arch->usual_ff) {
-        plan_rwkv_channels(b, in, BUF_OUT);
+        plan_rwkv_channels(b, in);
         return;
     }
     if (b->arch->unary != UNARY_NONE) {
@@ -99,7 +99,7 @@ void plan_dense(struct builder *b, enum model_buf in)
         plan_linear(b, "ffn_up", in, n_embd, BUF_UP, n_ff, bias);
     }
     if (b->arch->streams)
-        plan_sparse(b, BUF_GATE, n_ff);
+        plan_sparse(b, n_ff);
     plan_gated(b, BUF_GATE, BUF_UP, n_ff);
     if (b->arch->sub_norms)
         plan_part_norm(b, "ffn_sub_norm", BUF_GATE, n_ff);

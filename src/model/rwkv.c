@@ -563,7 +563,7 @@ void plan_rwkv(struct builder *b, enum model_buf in, enum model_buf out)
     plan_linear(b, "time_mix_output", BUF_REC, n, out, n, ABSENT);
 }
 
-void plan_rwkv_channels(struct builder *b, enum model_buf in, enum model_buf out)
+void plan_rwkv_channels(struct builder *b, enum model_buf in)
 {
     const uint32_t n = b->m->hp.n_embd, n_ff = b->m->layers[b->layer].n_ff;
     add_shift(b, in, 1);
@@ -572,11 +572,11 @@ void plan_rwkv_channels(struct builder *b, enum model_buf in, enum model_buf out
     plan_add(b, OP_ADD, in, BUF_ATT);
     plan_linear(b, "channel_mix_key", BUF_ATT, n, BUF_GATE, n_ff, ABSENT);
     plan_unary(b, BUF_GATE, n_ff, UNARY_RELU_SQUARE);
-    plan_linear(b, "channel_mix_value", BUF_GATE, n_ff, out, n, ABSENT);
+    plan_linear(b, "channel_mix_value", BUF_GATE, n_ff, BUF_OUT, n, ABSENT);
     if (b->arch->recurrence != RECURRENCE_RWKV6)
         return;
     add_mul(b, BUF_REC, take_row(b, "channel_mix_lerp_r"), BUF_ATT);
     plan_add(b, OP_ADD, in, BUF_ATT);
     plan_linear(b, "channel_mix_receptance", BUF_ATT, n, BUF_REC_GATE, n, ABSENT);
-    plan_product(b, GATE_SIGMOID, BUF_REC_GATE, out, out);
+    plan_product(b, GATE_SIGMOID, BUF_REC_GATE, BUF_OUT, BUF_OUT);
 }

@@ -104,7 +104,7 @@ void plan_add_beside(struct builder *b)
 }
 
 /* Files say how many deviations above the mean a value has to be, and minus infinity for all. */
-void plan_sparse(struct builder *b, enum model_buf gate, uint32_t n)
+void plan_sparse(struct builder *b, uint32_t n)
 {
     char key[64];
     snprintf(key, sizeof key, "%s.activation_sparsity_scale", b->m->arch);
@@ -123,7 +123,7 @@ void plan_sparse(struct builder *b, enum model_buf gate, uint32_t n)
         b->err = err_set(b->e, ERR_FORMAT, "%s[%u] is %g", key, b->layer, v);
         return;
     }
-    struct op *op = plan_add(b, OP_SPARSE, gate, gate);
+    struct op *op = plan_add(b, OP_SPARSE, BUF_GATE, BUF_GATE);
     op->n_in = op->n_out = n;
     op->scale = (float)v;
 }

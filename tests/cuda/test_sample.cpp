@@ -56,7 +56,7 @@ static std::vector<int32_t> device_choices(const std::vector<one_case> &cases, u
     std::vector<cuda_bias> biases(1);
     std::vector<float> rows(n * stride, NAN);
     device_array<uint32_t> counts(std::vector<uint32_t>((size_t)n * n_vocab, 99));
-    cuda_histories h = {counts.p, n};
+    cuda_histories h = {counts.p};
     std::vector<uint32_t> want((size_t)n * n_vocab, 99);
     for (uint32_t i = 0; i < n; i++) {
         const one_case &c = cases[i];

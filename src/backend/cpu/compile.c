@@ -127,7 +127,7 @@ static struct matrix *add_matrix(struct compiler *c,
                                  const float *bias)
 {
     struct matrix *x = &c->b->matrices[c->b->n_matrices++];
-    *x = (struct matrix){.tensor = *op->w, .in = op->in, .out = op->out};
+    *x = (struct matrix){.tensor = *op->w, .out = op->out};
     panel_format_of(op->w->type, &x->format);
     x->n_in = op->n_in;
     x->n_out = op->n_out;

@@ -103,7 +103,7 @@ struct matrix {
     uint64_t first_panel; /* of all matrices' */
     uint32_t n_in, n_out;
     const float *bias, *scale; /* or NULL */
-    enum model_buf in, out;
+    enum model_buf out;
     bool add;    /* onto out: the ADD op that follows is done here */
     bool expert; /* multiplied with places */
     bool packed; /* with an earlier one, of the same tensor: it has that one's panels */

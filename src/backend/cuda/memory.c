@@ -176,7 +176,6 @@ static void carve_sampling(struct cuda_backend *b, struct carver *c)
     b->history_tokens = max_positions(b);
     b->device_biases = carve(c, (size_t)n * CUDA_MAX_BIASES, sizeof *b->device_biases);
     b->device_tokens = carve(c, b->history_tokens, sizeof *b->device_tokens);
-    b->histories.n_slots = n;
     b->histories.counts = carve(c, n, n_vocab * sizeof *b->histories.counts);
     b->sample_scratch = carve(c, 1, cuda_sample_scratch(n, n_vocab));
 }

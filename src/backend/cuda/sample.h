@@ -33,7 +33,6 @@ struct cuda_bias {
  * how often in the output. */
 struct cuda_histories {
     uint32_t *counts; /* [slots][n_vocab]: output count * 2 + (is in the prompt) */
-    uint32_t n_slots;
 };
 /* Forget slot's; count n tokens (of the device) of a prompt, or of an output that came back. No
  * walk may follow that would look whether they were taken on: they say so. */

@@ -79,8 +79,7 @@ static inline enum match reply_better(enum match a, enum match b)
 struct object_state {
     const struct object_spec *spec;
     uint8_t at, target, nest;
-    bool in_array, any; /* any: a call of this block has begun */
-    bool has_name, has_arguments, begun, whole, decoded;
+    bool in_array, has_name, has_arguments, begun, whole, decoded;
     struct json_scan scan;
     struct json_unescape unescape;
     struct buf word;      /* key, name or id under construction */

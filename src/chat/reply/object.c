@@ -35,7 +35,6 @@ static bool fail_at_last(struct reply_parser *p)
 static void to_after(struct reply_parser *p)
 {
     p->object.at = AFTER;
-    p->object.any = true;
     p->object.closed = 0;
     buf_clear(&p->raw);
 }
@@ -49,7 +48,6 @@ void object_begin(struct reply_parser *p, const struct object_spec *spec, const 
 {
     p->object.spec = spec;
     reset(&p->object);
-    p->object.in_array = p->object.any = false;
     p->object.close = strncmp(mark, "```", 3) == 0 ? "```" : p->object.spec->close;
     /* where the object's own bracket is the mark */
     char last = mark[0] ? mark[strlen(mark) - 1] : '\0';
@@ -314,7 +312,6 @@ static void next_object(struct reply_parser *p)
     bool in_array = p->object.in_array;
     reset(&p->object);
     p->object.in_array = in_array;
-    p->object.any = true;
     p->object.at = AT_KEY;
 }
 
