@@ -30,19 +30,16 @@ static void test_every_thread_runs_once(void **)
 static __global__ void shuffles(int *out)
 {
     int lane = static_cast<int>(threadIdx.x % 32), v = lane * 3;
-    int *o = out + threadIdx.x * 8;
+    int *o = out + threadIdx.x * 6;
     o[0] = __shfl_sync(0xffffffffu, v, 5);
     o[1] = __shfl_sync(0xffffffffu, v, 3, 8);
     o[2] = __shfl_up_sync(0xffffffffu, v, 2);
     o[3] = __shfl_up_sync(0xffffffffu, v, 3, 8);
-    o[4] = __shfl_down_sync(0xffffffffu, v, 7);
-    o[5] = __shfl_down_sync(0xffffffffu, v, 3, 16);
-    o[6] = __shfl_xor_sync(0xffffffffu, v, 9);
-    o[7] = 0;
+    o[4] = __shfl_xor_sync(0xffffffffu, v, 9);
     if (lane < 16) {
-        o[7] = __shfl_xor_sync(0xffffu, v, 1, 16);
+        o[5] = __shfl_xor_sync(0xffffu, v, 1, 16);
     } else {
-        o[7] = __shfl_sync(0xffff0000u, v, 31);
+        o[5] = __shfl_sync(0xffff0000u, v, 31);
     }
 }
 
@@ -50,20 +47,18 @@ static void test_shuffles(void **)
 {
     for (uint64_t seed : seeds) {
         emu_set_seed(seed);
-        device_array<int> out(64 * 8);
+        device_array<int> out(64 * 6);
         CUDA_LAUNCH(shuffles, 1, 64, 0, 0, out.p);
         out.down();
         for (int i = 0; i < 64; i++) {
             int lane = i % 32;
-            const int *o = &out.host[static_cast<size_t>(i) * 8];
+            const int *o = &out.host[static_cast<size_t>(i) * 6];
             assert_int_equal(o[0], 15);
             assert_int_equal(o[1], (lane / 8 * 8 + 3) * 3);
             assert_int_equal(o[2], (lane < 2 ? lane : lane - 2) * 3);
             assert_int_equal(o[3], (lane % 8 < 3 ? lane : lane - 3) * 3);
-            assert_int_equal(o[4], (lane + 7 > 31 ? lane : lane + 7) * 3);
-            assert_int_equal(o[5], (lane % 16 + 3 > 15 ? lane : lane + 3) * 3);
-            assert_int_equal(o[6], (lane ^ 9) * 3);
-            assert_int_equal(o[7], (lane < 16 ? lane ^ 1 : 31) * 3);
+            assert_int_equal(o[4], (lane ^ 9) * 3);
+            assert_int_equal(o[5], (lane < 16 ? lane ^ 1 : 31) * 3);
         }
     }
     emu_set_seed(0);
@@ -71,38 +66,16 @@ static void test_shuffles(void **)
 
 static __global__ void votes(unsigned *out)
 {
-    unsigned lane = threadIdx.x % 32, *o = out + threadIdx.x * 10;
-    o[0] = __ballot_sync(0xffffffffu, lane % 3 == 0);
-    o[1] = static_cast<unsigned>(__any_sync(0xffffffffu, lane == 40));
-    o[2] = static_cast<unsigned>(__all_sync(0xffffffffu, lane < 32));
-    o[3] = __match_any_sync(0xffffffffu, lane / 5);
-    int same;
-    o[4] = __match_all_sync(0xffffffffu, 7u, &same) + static_cast<unsigned>(same);
-    o[5] = __reduce_add_sync(0xffffffffu, lane);
-    o[6] = __reduce_max_sync(0xffffffffu, lane ^ 5u);
-    o[7] = static_cast<unsigned>(__reduce_min_sync(0xffffffffu, static_cast<int>(lane) - 9));
-    o[8] = __reduce_or_sync(0xffffffffu, 1u << (lane / 4));
-    o[9] = __activemask();
+    out[threadIdx.x] = __ballot_sync(0xffffffffu, threadIdx.x % 3 == 0);
     __syncwarp();
 }
 
 static void test_votes(void **)
 {
-    device_array<unsigned> out(32 * 10);
+    device_array<unsigned> out(32);
     CUDA_LAUNCH(votes, 1, 32, 0, 0, out.p);
-    out.down();
-    for (unsigned lane = 0; lane < 32; lane++) {
-        const unsigned *o = &out.host[lane * 10];
-        assert_int_equal(o[0], 0x49249249u);
-        assert_int_equal(o[1], 0);
-        assert_int_equal(o[2], 1);
-        assert_int_equal(o[3], (lane < 30 ? 31u : 3u) << (lane / 5 * 5));
-        assert_int_equal(o[4], 0);
-        assert_int_equal(o[5], 496);
-        assert_int_equal(o[6], 31);
-        assert_int_equal(static_cast<int>(o[7]), -9);
-        assert_int_equal(o[8], 255);
-        assert_int_equal(o[9], 0xffffffffu);
+    for (unsigned v : out.down()) {
+        assert_int_equal(v, 0x49249249u);
     }
 }
 
@@ -119,8 +92,6 @@ static __global__ void barriers(int *out, int n)
         __syncthreads();
     }
     out[t] = sum;
-    out[n + t] = __syncthreads_count(t % 3 == 0);
-    out[2 * n + t] = __syncthreads_or(t == n - 1) * 2 + __syncthreads_and(t < n - 1);
 }
 
 static void test_barriers(void **)
@@ -128,13 +99,11 @@ static void test_barriers(void **)
     for (uint64_t seed : seeds) {
         emu_set_seed(seed);
         int n = 70;
-        device_array<int> out(210);
+        device_array<int> out(70);
         CUDA_LAUNCH(barriers, 1, 70, 280, 0, out.p, n);
         out.down();
         for (int t = 0; t < n; t++) {
             assert_int_equal(out.host[static_cast<size_t>(t)], 5 * (n - 1 - t) + 10);
-            assert_int_equal(out.host[static_cast<size_t>(n + t)], 24);
-            assert_int_equal(out.host[static_cast<size_t>(2 * n + t)], 2);
         }
     }
     emu_set_seed(0);
@@ -159,34 +128,19 @@ static void test_static_shared(void **)
     }
 }
 
-static __global__ void atomics(unsigned *u, int *s, unsigned long long *l)
+static __global__ void atomics(unsigned *u)
 {
     atomicAdd(&u[0], 2u);
-    atomicMax(&u[1], threadIdx.x);
-    atomicInc(&u[2], 9);
-    atomicOr(&u[3], 1u << (threadIdx.x % 32));
-    atomicMin(s, -static_cast<int>(threadIdx.x));
-    atomicAdd(l, 1ull << 40);
-    unsigned old = atomicCAS(&u[4], 0u, 77u);
-    if (old != 0 && old != 77) {
-        __trap();
-    }
+    atomicOr(&u[1], 1u << (threadIdx.x % 32));
 }
 
 static void test_atomics(void **)
 {
-    device_array<unsigned> u(5);
-    device_array<int> s(1);
-    device_array<unsigned long long> l(1);
-    CUDA_LAUNCH(atomics, 3, 64, 0, 0, u.p, s.p, l.p);
+    device_array<unsigned> u(2);
+    CUDA_LAUNCH(atomics, 3, 64, 0, 0, u.p);
     u.down();
     assert_int_equal(u.host[0], 384);
-    assert_int_equal(u.host[1], 63);
-    assert_int_equal(u.host[2], 192 % 10);
-    assert_int_equal(u.host[3], 0xffffffffu);
-    assert_int_equal(u.host[4], 77);
-    assert_int_equal(s.down()[0], -63);
-    assert_true(l.down()[0] == 192ull << 40);
+    assert_int_equal(u.host[1], 0xffffffffu);
 }
 
 /* --- arithmetic --- */
@@ -195,36 +149,20 @@ static void test_integers(void **)
 {
     random_bits r = {1};
     for (int i = 0; i < 20000; i++) {
-        unsigned a = static_cast<unsigned>(r.next()), b = static_cast<unsigned>(r.next()),
-                 n = static_cast<unsigned>(r.next() % 40);
-        int dot = 5;
-        unsigned udot = 5, perm = 0, selector = static_cast<unsigned>(r.next()) & 0x7777;
+        unsigned a = static_cast<unsigned>(r.next()), b = static_cast<unsigned>(r.next());
+        unsigned perm = 0, selector = static_cast<unsigned>(r.next()) & 0x7777;
         for (int k = 0; k < 4; k++) {
-            dot += static_cast<int8_t>(a >> 8 * k) * static_cast<int8_t>(b >> 8 * k);
-            udot += (a >> 8 * k & 255) * (b >> 8 * k & 255);
             unsigned from = selector >> 4 * k & 7;
             perm |= ((from < 4 ? a >> 8 * from : b >> 8 * (from - 4)) & 255) << 8 * k;
         }
-        assert_int_equal(__dp4a(static_cast<int>(a), static_cast<int>(b), 5), dot);
-        assert_int_equal(__dp4a(a, b, 5u), udot);
         assert_int_equal(__byte_perm(a, b, selector), perm);
-        unsigned m = n % 32;
-        assert_int_equal(__funnelshift_l(a, b, n), m ? b << m | a >> (32 - m) : b);
-        assert_int_equal(__funnelshift_r(a, b, n), m ? a >> m | b << (32 - m) : a);
-        assert_int_equal(__brev(__brev(a)), a);
-        assert_int_equal(__brev(a) & 1, a >> 31);
-        assert_int_equal(__umulhi(a, b), (static_cast<uint64_t>(a) * b) >> 32);
-        assert_int_equal(__vadd4(a, b) & 255, (a + b) & 255);
-        assert_int_equal(__vsub4(a, b) >> 24, ((a >> 24) - (b >> 24)) & 255);
     }
     assert_int_equal(__clz(0), 32);
     assert_int_equal(__clz(1), 31);
-    assert_int_equal(__ffs(8), 4);
     assert_int_equal(__float2int_rn(2.5f), 2);
     assert_int_equal(__float2int_rn(3.5f), 4);
-    assert_int_equal(__float2int_rz(-2.9f), -2);
     assert_int_equal(__float2int_rn(1e30f), 0x7fffffff);
-    assert_int_equal(__float2uint_rn(-1.0f), 0);
+    assert_int_equal(__float2int_rn(-1e30f), -0x7fffffff - 1);
     assert_int_equal(__float2int_rn(NAN), 0);
 }
 
@@ -338,14 +276,6 @@ static __global__ void ended_before_barrier(int *out)
     __syncthreads();
     *out = 1;
 }
-static __global__ void different_barriers()
-{
-    if (threadIdx.x & 1) {
-        __syncthreads();
-    } else {
-        __syncthreads_or(1);
-    }
-}
 static __global__ void shuffle_with_ended(int *out)
 {
     if (threadIdx.x < 8) {
@@ -365,7 +295,7 @@ static __global__ void two_meetings(int *out)
     if (threadIdx.x < 8) {
         *out = __shfl_xor_sync(0xffffffffu, 1, 1);
     } else {
-        *out = __any_sync(0xffffffffu, 1);
+        *out = static_cast<int>(__ballot_sync(0xffffffffu, 1));
     }
 }
 static __global__ void from_outside(int *out)
@@ -442,7 +372,6 @@ static void test_reports(void **)
         device_array<int> out(1);
         CUDA_LAUNCH(ended_before_barrier, 1, 32, 0, 0, out.p);
     });
-    must_report("while other threads are at", [] { CUDA_LAUNCH(different_barriers, 1, 32, 0, 0); });
     must_report("lanes that have ended", [] {
         device_array<int> out(1);
         emu_set_seed(1);
@@ -503,7 +432,7 @@ static void test_error_stays(void **)
         if (!freopen("/dev/null", "w", stderr)) {
             _exit(3);
         }
-        CUDA_LAUNCH(different_barriers, 1, 32, 0, 0);
+        CUDA_LAUNCH(ended_before_barrier, 1, 32, 0, 0, static_cast<int *>(nullptr));
         bool ok = cudaDeviceSynchronize() == cudaErrorLaunchFailure &&
                   cudaGetLastError() == cudaErrorLaunchFailure &&
                   cudaDeviceSynchronize() == cudaErrorLaunchFailure;

@@ -50,81 +50,13 @@ static inline float __bfloat162float(__nv_bfloat16 v)
 {
     return v;
 }
-static inline __nv_bfloat16 __float2bfloat16(float v)
-{
-    return __nv_bfloat16(v);
-}
 static inline __nv_bfloat16 __float2bfloat16_rn(float v)
 {
     return __nv_bfloat16(v);
 }
-static inline __nv_bfloat16 __double2bfloat16(double v)
-{
-    return __nv_bfloat16(v);
-}
-static inline __nv_bfloat16 __int2bfloat16_rn(int v)
-{
-    return __nv_bfloat16(v);
-}
-static inline __nv_bfloat16 __uint2bfloat16_rn(unsigned v)
-{
-    return __nv_bfloat16(v);
-}
-static inline int __bfloat162int_rn(__nv_bfloat16 v)
-{
-    return __float2int_rn(v);
-}
-static inline unsigned short __bfloat16_as_ushort(__nv_bfloat16 v)
-{
-    return v.bits;
-}
-static inline short __bfloat16_as_short(__nv_bfloat16 v)
-{
-    return static_cast<short>(v.bits);
-}
-static inline __nv_bfloat16 __ushort_as_bfloat16(unsigned short v)
-{
-    return __nv_bfloat16(__nv_bfloat16_raw{v});
-}
-static inline __nv_bfloat16 __short_as_bfloat16(short v)
-{
-    return __nv_bfloat16(__nv_bfloat16_raw{static_cast<unsigned short>(v)});
-}
-static inline __nv_bfloat162 __float2bfloat162_rn(float v)
-{
-    return __nv_bfloat162(__nv_bfloat16(v), __nv_bfloat16(v));
-}
 static inline __nv_bfloat162 __floats2bfloat162_rn(float a, float b)
 {
     return __nv_bfloat162(__nv_bfloat16(a), __nv_bfloat16(b));
-}
-static inline __nv_bfloat162 __float22bfloat162_rn(float2 v)
-{
-    return __nv_bfloat162(__nv_bfloat16(v.x), __nv_bfloat16(v.y));
-}
-static inline float2 __bfloat1622float2(__nv_bfloat162 v)
-{
-    return float2{v.x, v.y};
-}
-static inline __nv_bfloat162 make_bfloat162(__nv_bfloat16 a, __nv_bfloat16 b)
-{
-    return __nv_bfloat162(a, b);
-}
-static inline __nv_bfloat162 __halves2bfloat162(__nv_bfloat16 a, __nv_bfloat16 b)
-{
-    return __nv_bfloat162(a, b);
-}
-static inline __nv_bfloat162 __bfloat162bfloat162(__nv_bfloat16 v)
-{
-    return __nv_bfloat162(v, v);
-}
-static inline __nv_bfloat16 __low2bfloat16(__nv_bfloat162 v)
-{
-    return v.x;
-}
-static inline __nv_bfloat16 __high2bfloat16(__nv_bfloat162 v)
-{
-    return v.y;
 }
 static inline float __low2float(__nv_bfloat162 v)
 {
@@ -133,18 +65,6 @@ static inline float __low2float(__nv_bfloat162 v)
 static inline float __high2float(__nv_bfloat162 v)
 {
     return v.y;
-}
-static inline __nv_bfloat162 __low2bfloat162(__nv_bfloat162 v)
-{
-    return __nv_bfloat162(v.x, v.x);
-}
-static inline __nv_bfloat162 __high2bfloat162(__nv_bfloat162 v)
-{
-    return __nv_bfloat162(v.y, v.y);
-}
-static inline __nv_bfloat162 __lowhigh2highlow(__nv_bfloat162 v)
-{
-    return __nv_bfloat162(v.y, v.x);
 }
 
 #define EMU_HALF __nv_bfloat16

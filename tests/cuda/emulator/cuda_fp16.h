@@ -59,73 +59,13 @@ static inline __half __float2half_rn(float v)
 {
     return __half(v);
 }
-static inline __half __double2half(double v)
-{
-    return __half(v);
-}
-static inline __half __int2half_rn(int v)
-{
-    return __half(v);
-}
-static inline __half __uint2half_rn(unsigned v)
-{
-    return __half(v);
-}
-static inline int __half2int_rn(__half v)
-{
-    return __float2int_rn(v);
-}
-static inline unsigned short __half_as_ushort(__half v)
-{
-    return v.bits;
-}
-static inline short __half_as_short(__half v)
-{
-    return static_cast<short>(v.bits);
-}
 static inline __half __ushort_as_half(unsigned short v)
 {
     return __half(__half_raw{v});
 }
-static inline __half __short_as_half(short v)
-{
-    return __half(__half_raw{static_cast<unsigned short>(v)});
-}
-static inline __half2 __float2half2_rn(float v)
-{
-    return __half2(__half(v), __half(v));
-}
 static inline __half2 __floats2half2_rn(float a, float b)
 {
     return __half2(__half(a), __half(b));
-}
-static inline __half2 __float22half2_rn(float2 v)
-{
-    return __half2(__half(v.x), __half(v.y));
-}
-static inline float2 __half22float2(__half2 v)
-{
-    return float2{v.x, v.y};
-}
-static inline __half2 make_half2(__half a, __half b)
-{
-    return __half2(a, b);
-}
-static inline __half2 __halves2half2(__half a, __half b)
-{
-    return __half2(a, b);
-}
-static inline __half2 __half2half2(__half v)
-{
-    return __half2(v, v);
-}
-static inline __half __low2half(__half2 v)
-{
-    return v.x;
-}
-static inline __half __high2half(__half2 v)
-{
-    return v.y;
 }
 static inline float __low2float(__half2 v)
 {
@@ -142,10 +82,6 @@ static inline __half2 __low2half2(__half2 v)
 static inline __half2 __high2half2(__half2 v)
 {
     return __half2(v.y, v.y);
-}
-static inline __half2 __lowhigh2highlow(__half2 v)
-{
-    return __half2(v.y, v.x);
 }
 
 #define EMU_HALF __half

@@ -17,10 +17,8 @@
 #define __device__
 #define __host__
 #define __shared__ static
-#define __constant__ static
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
-#define __grid_constant__
 #define __align__(n) __attribute__((aligned(n)))
 
 /* Kernels are compiled with -fsanitize=thread for races.cpp. */
@@ -75,8 +73,8 @@ extern "C" int emu_cuts_off(void);
 float emu_tensor_sum(
     float c, const float *a, size_t a_step, const float *b, size_t b_step, int n, int least);
 
-/* All threads of the block meet; how many predicates are true. */
-int emu_barrier(const char *what, int predicate);
+/* All threads of the block meet. */
+void emu_barrier(void);
 
 /* A kernel that is launched to begin early (gpu.h) has nothing to see here of what was before it:
  * all of it is over. That each thread waits is looked at. */
@@ -106,39 +104,15 @@ void emu_bulk_wait(void *at, unsigned parity);
 
 static inline void __syncthreads()
 {
-    emu_barrier("__syncthreads", 0);
-}
-static inline int __syncthreads_count(int p)
-{
-    return emu_barrier("__syncthreads_count", p != 0);
-}
-static inline int __syncthreads_or(int p)
-{
-    return emu_barrier("__syncthreads_or", p != 0) != 0;
-}
-static inline int __syncthreads_and(int p)
-{
-    return emu_barrier("__syncthreads_and", p == 0) == 0;
+    emu_barrier();
 }
 static inline void __syncwarp(unsigned mask = 0xffffffffu)
 {
     emu_meet("__syncwarp", mask, nullptr, nullptr);
 }
-static inline void __threadfence()
-{
-}
-static inline void __threadfence_block()
-{
-}
-static inline void __threadfence_system()
-{
-}
 [[noreturn]] static inline void __trap()
 {
     emu_error("__trap");
-}
-static inline void __nanosleep(unsigned)
-{
 }
 long long clock64(void);
 
@@ -193,13 +167,6 @@ static inline T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width
     return emu_shuffled(mask, value, from < (lane & ~(width - 1)) ? -1 : from);
 }
 template <class T>
-static inline T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = 32)
-{
-    emu_width(width);
-    int lane = static_cast<int>(emu_self->lane), from = lane + static_cast<int>(delta);
-    return emu_shuffled(mask, value, from > (lane | (width - 1)) ? -1 : from);
-}
-template <class T>
 static inline T __shfl_xor_sync(unsigned mask, T value, int lane_mask, int width = 32)
 {
     emu_width(width);
@@ -226,108 +193,12 @@ static inline void emu_vote_all(void *const slots[32], unsigned mask)
         }
     }
 }
-static inline void emu_match_all(void *const slots[32], unsigned mask)
-{
-    for (unsigned i = 0; i < 32; i++) {
-        if ((mask >> i) & 1) {
-            emu_vote *v = static_cast<emu_vote *>(slots[i]);
-            v->result = 0;
-            for (unsigned j = 0; j < 32; j++) {
-                if (((mask >> j) & 1) && static_cast<emu_vote *>(slots[j])->value == v->value) {
-                    v->result |= 1u << j;
-                }
-            }
-        }
-    }
-}
 
 static inline unsigned __ballot_sync(unsigned mask, int predicate)
 {
     emu_vote v{predicate != 0, 0};
     emu_meet("__ballot_sync", mask, &v, emu_vote_all);
     return v.result;
-}
-static inline int __any_sync(unsigned mask, int predicate)
-{
-    return __ballot_sync(mask, predicate) != 0;
-}
-static inline int __all_sync(unsigned mask, int predicate)
-{
-    return __ballot_sync(mask, predicate) == mask;
-}
-template <class T> static inline unsigned __match_any_sync(unsigned mask, T value)
-{
-    static_assert(sizeof value == 4 || sizeof value == 8, "32 or 64 bits");
-    emu_vote v{0, 0};
-    memcpy(&v.value, &value, sizeof value);
-    emu_meet("__match_any_sync", mask, &v, emu_match_all);
-    return v.result;
-}
-template <class T> static inline unsigned __match_all_sync(unsigned mask, T value, int *same)
-{
-    unsigned m = __match_any_sync(mask, value);
-    *same = m == mask;
-    return *same ? mask : 0;
-}
-/* Lanes that have not ended: what a warp whose lanes are together would say. */
-unsigned __activemask(void);
-
-template <class T, class F> static void emu_reduce_all(void *const slots[32], unsigned mask)
-{
-    T sum{};
-    bool first = true;
-    for (unsigned i = 0; i < 32; i++) {
-        if ((mask >> i) & 1) {
-            T v = static_cast<emu_shuffle<T> *>(slots[i])->value;
-            sum = first ? v : F::of(sum, v);
-            first = false;
-        }
-    }
-    for (unsigned i = 0; i < 32; i++) {
-        if ((mask >> i) & 1) {
-            static_cast<emu_shuffle<T> *>(slots[i])->result = sum;
-        }
-    }
-}
-#define EMU_REDUCE(name, type, expression)                                                         \
-    struct emu_##name##_of {                                                                       \
-        static type of(type a, type b)                                                             \
-        {                                                                                          \
-            return expression;                                                                     \
-        }                                                                                          \
-    };                                                                                             \
-    static inline type __reduce_##name##_sync(unsigned mask, type value)                           \
-    {                                                                                              \
-        emu_shuffle<type> s{value, value, 0};                                                      \
-        emu_meet("__reduce_" #name "_sync", mask, &s, emu_reduce_all<type, emu_##name##_of>);      \
-        return s.result;                                                                           \
-    }
-EMU_REDUCE(add, unsigned, a + b)
-EMU_REDUCE(min, unsigned, a < b ? a : b)
-EMU_REDUCE(max, unsigned, a > b ? a : b)
-EMU_REDUCE(and, unsigned, a &b)
-EMU_REDUCE(or, unsigned, a | b)
-EMU_REDUCE(xor, unsigned, a ^ b)
-#undef EMU_REDUCE
-#define EMU_REDUCE_INT(name, compare)                                                              \
-    struct emu_##name##_int_of {                                                                   \
-        static int of(int a, int b)                                                                \
-        {                                                                                          \
-            return a compare b ? a : b;                                                            \
-        }                                                                                          \
-    };                                                                                             \
-    static inline int __reduce_##name##_sync(unsigned mask, int value)                             \
-    {                                                                                              \
-        emu_shuffle<int> s{value, value, 0};                                                       \
-        emu_meet("__reduce_" #name "_sync", mask, &s, emu_reduce_all<int, emu_##name##_int_of>);   \
-        return s.result;                                                                           \
-    }
-EMU_REDUCE_INT(min, <)
-EMU_REDUCE_INT(max, >)
-#undef EMU_REDUCE_INT
-static inline int __reduce_add_sync(unsigned mask, int value)
-{
-    return static_cast<int>(__reduce_add_sync(mask, static_cast<unsigned>(value)));
 }
 
 /* --- atomics --- */
@@ -366,91 +237,18 @@ template <class T, class F> static inline T emu_atomic(T *p, F change)
     {                                                                                              \
         return atomic##name(p, v);                                                                 \
     }
-#define EMU_ATOMIC_INTEGERS(name, expression)                                                      \
-    EMU_ATOMIC(name, int, expression)                                                              \
-    EMU_ATOMIC(name, unsigned, expression)                                                         \
-    EMU_ATOMIC(name, unsigned long long, expression)
 EMU_ATOMIC(Add, int, static_cast<int>(static_cast<unsigned>(old) + static_cast<unsigned>(v)))
 EMU_ATOMIC(Add, unsigned, old + v)
 EMU_ATOMIC(Add, unsigned long long, old + v)
-EMU_ATOMIC(Add, float, old + v)
-EMU_ATOMIC(Add, double, old + v)
-EMU_ATOMIC(Sub, int, static_cast<int>(static_cast<unsigned>(old) - static_cast<unsigned>(v)))
-EMU_ATOMIC(Sub, unsigned, old - v)
-EMU_ATOMIC_INTEGERS(Min, old < v ? old : v)
-EMU_ATOMIC_INTEGERS(Max, old > v ? old : v)
-EMU_ATOMIC(Min, long long, old < v ? old : v)
-EMU_ATOMIC(Max, long long, old > v ? old : v)
-EMU_ATOMIC_INTEGERS(And, old &v)
-EMU_ATOMIC_INTEGERS(Or, old | v)
-EMU_ATOMIC_INTEGERS(Xor, old ^ v)
-EMU_ATOMIC_INTEGERS(Exch, (static_cast<void>(old), v))
-EMU_ATOMIC(Exch, float, (static_cast<void>(old), v))
-EMU_ATOMIC(Inc, unsigned, old >= v ? 0 : old + 1)
-EMU_ATOMIC(Dec, unsigned, old == 0 || old > v ? v : old - 1)
-#undef EMU_ATOMIC_INTEGERS
+EMU_ATOMIC(Or, unsigned, old | v)
 #undef EMU_ATOMIC
 
-template <class T> static inline T emu_cas(T *p, T compare, T v)
-{
-    return emu_atomic(p, [compare, v](T old) -> T { return old == compare ? v : old; });
-}
-static inline int atomicCAS(int *p, int compare, int v)
-{
-    return emu_cas(p, compare, v);
-}
-static inline unsigned atomicCAS(unsigned *p, unsigned compare, unsigned v)
-{
-    return emu_cas(p, compare, v);
-}
-static inline unsigned long long atomicCAS(unsigned long long *p,
-                                           unsigned long long compare,
-                                           unsigned long long v)
-{
-    return emu_cas(p, compare, v);
-}
-
-/* --- loads and stores with hints --- */
-
-template <class T> static inline T __ldg(const T *p)
-{
-    return *p;
-}
-template <class T> static inline T __ldcs(const T *p)
-{
-    return *p;
-}
 template <class T> static inline T __ldcg(const T *p)
 {
     return *p;
 }
-template <class T> static inline T __ldca(const T *p)
-{
-    return *p;
-}
-template <class T> static inline T __ldlu(const T *p)
-{
-    return *p;
-}
-template <class T> static inline void __stcs(T *p, T v)
-{
-    *p = v;
-}
-template <class T> static inline void __stcg(T *p, T v)
-{
-    *p = v;
-}
-template <class T> static inline void __stwt(T *p, T v)
-{
-    *p = v;
-}
-
 /* --- addresses --- */
 
-static inline bool __isShared(const void *)
-{
-    return true;
-}
 static inline size_t __cvta_generic_to_shared(const void *p)
 {
     return reinterpret_cast<size_t>(p);

@@ -27,34 +27,6 @@ static inline EMU_HALF __hneg(EMU_HALF a)
 {
     return EMU_HALF(EMU_RAW{static_cast<unsigned short>(a.bits ^ 0x8000u)});
 }
-static inline EMU_HALF __habs(EMU_HALF a)
-{
-    return EMU_HALF(EMU_RAW{static_cast<unsigned short>(a.bits & 0x7fffu)});
-}
-static inline EMU_HALF __hmax(EMU_HALF a, EMU_HALF b)
-{
-    return EMU_HALF(fmaxf(a, b));
-}
-static inline EMU_HALF __hmin(EMU_HALF a, EMU_HALF b)
-{
-    return EMU_HALF(fminf(a, b));
-}
-static inline bool __hisnan(EMU_HALF a)
-{
-    return isnan(float(a));
-}
-static inline int __hisinf(EMU_HALF a)
-{
-    return isinf(float(a)) ? (float(a) > 0 ? 1 : -1) : 0;
-}
-static inline EMU_PAIR __hadd2(EMU_PAIR a, EMU_PAIR b)
-{
-    return EMU_PAIR(__hadd(a.x, b.x), __hadd(a.y, b.y));
-}
-static inline EMU_PAIR __hsub2(EMU_PAIR a, EMU_PAIR b)
-{
-    return EMU_PAIR(__hsub(a.x, b.x), __hsub(a.y, b.y));
-}
 static inline EMU_PAIR __hmul2(EMU_PAIR a, EMU_PAIR b)
 {
     return EMU_PAIR(__hmul(a.x, b.x), __hmul(a.y, b.y));
@@ -62,18 +34,6 @@ static inline EMU_PAIR __hmul2(EMU_PAIR a, EMU_PAIR b)
 static inline EMU_PAIR __hfma2(EMU_PAIR a, EMU_PAIR b, EMU_PAIR c)
 {
     return EMU_PAIR(__hfma(a.x, b.x, c.x), __hfma(a.y, b.y, c.y));
-}
-static inline EMU_PAIR __hneg2(EMU_PAIR a)
-{
-    return EMU_PAIR(__hneg(a.x), __hneg(a.y));
-}
-static inline EMU_PAIR __hmax2(EMU_PAIR a, EMU_PAIR b)
-{
-    return EMU_PAIR(__hmax(a.x, b.x), __hmax(a.y, b.y));
-}
-static inline EMU_PAIR __hmin2(EMU_PAIR a, EMU_PAIR b)
-{
-    return EMU_PAIR(__hmin(a.x, b.x), __hmin(a.y, b.y));
 }
 static inline bool __hlt(EMU_HALF a, EMU_HALF b)
 {

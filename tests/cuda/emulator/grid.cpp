@@ -90,8 +90,6 @@ struct warp {
 struct block {
     const emu_work *work;
     unsigned n_threads, n_warps, n_ended, n_at_barrier;
-    int barrier_sum, barrier_result;
-    const char *barrier;
     uint32_t barriers;
     emu_order order;
     emu_thread threads[EMU_MAX_THREADS];
@@ -392,10 +390,7 @@ void release_barrier()
     for (unsigned i = 0; i < now.n_warps; i++) {
         now.warps[i].ready = now.warps[i].alive;
     }
-    now.barrier_result = now.barrier_sum;
     now.n_at_barrier = 0;
-    now.barrier_sum = 0;
-    now.barrier = nullptr;
     now.barriers++;
 }
 
@@ -454,8 +449,6 @@ void block_begin()
     }
     now.n_ended = 0;
     now.n_at_barrier = 0;
-    now.barrier_sum = 0;
-    now.barrier = nullptr;
     now.barriers = 0;
     emu_bulk_begin();
     if (shared_bytes) {
@@ -783,27 +776,16 @@ void emu_go_on(unsigned thread)
     now.warps[thread / 32].ready |= 1u << thread % 32;
 }
 
-int emu_barrier(const char *what, int predicate)
+void emu_barrier(void)
 {
     emu_thread *t = emu_self;
     if (now.n_ended) {
-        emu_error("%s after a thread of the block has ended", what);
+        emu_error("__syncthreads after a thread of the block has ended");
     }
-    if (now.barrier && strcmp(now.barrier, what) != 0) {
-        emu_error("%s while other threads are at %s", what, now.barrier);
-    }
-    now.barrier = what;
-    now.barrier_sum += predicate;
     now.n_at_barrier++;
-    now.warps[t->index / 32].waits[t->lane] = what;
+    now.warps[t->index / 32].waits[t->lane] = "__syncthreads";
     now.warps[t->index / 32].ready &= ~(1u << t->lane);
     to_next_lane(t);
-    return now.barrier_result;
-}
-
-unsigned __activemask(void)
-{
-    return now.warps[emu_self->index / 32].alive;
 }
 
 long long clock64(void)
