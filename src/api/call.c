@@ -93,11 +93,13 @@ void api_openai_progress(struct api_choice *ch, const char *fields, struct buf *
     buf_str(out, "}\n\n");
 }
 
-/* Those of a chat's one prompt, beside the choices of what comes first. */
+/* What is told of a chat's one prompt, beside the choices of what comes first. */
 static void put_chat_prompt(struct api_call *c, struct buf *out)
 {
-    if (c->dialect == &api_chat)
-        api_put_prompt_ids(&c->choices[0], out);
+    if (c->dialect != &api_chat)
+        return;
+    api_put_prompt_ids(&c->choices[0], out);
+    api_put_prompt_logprobs(&c->choices[0], out);
 }
 
 void api_chunk_end(const struct api_choice *ch, const char *finish, struct buf *out)
@@ -210,8 +212,9 @@ static bool takes_long(const struct api_call *c)
         (void)request_prompt_logprobs(c->choices[i].req, &n_prompt);
         n += n_prompt + request_n_completion(c->choices[i].req);
     }
-    return n * (1 + c->n_top) > LONG_LOGPROBS || n_values(c) > LONG_VALUES ||
-           api_n_ids(c) > LONG_IDS || n_repeated(c) > LONG_REPEATED;
+    n = n * (1 + c->n_top) + api_n_prompt_logprobs(c);
+    return n > LONG_LOGPROBS || n_values(c) > LONG_VALUES || api_n_ids(c) > LONG_IDS ||
+           n_repeated(c) > LONG_REPEATED;
 }
 
 /* One object once all choices have ended; nothing is written before. */

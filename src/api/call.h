@@ -135,6 +135,8 @@ struct api_call {
     bool timings_per_token, progress, verbose; /* extras.c */
     struct buf settings;                       /* generation_settings as JSON, if answers have it */
     uint32_t n_top;
+    bool prompt_logprobs; /* prompt_logprobs.c, */
+    uint32_t n_prompt_top;
     int file_fd; /* of a reply that is a file; -1: none */
     uint64_t file_due;
     bool prompt_only; /* nothing will be generated */
@@ -433,6 +435,11 @@ const char *api_stop_type(const struct api_choice *ch); /* "eos", "limit" or "wo
 void api_put_own_ids(struct api_choice *ch, struct buf *out);
 void api_put_prompt_ids(struct api_choice *ch, struct buf *out);
 uint64_t api_n_ids(const struct api_call *c); /* of an answer as one object, once all have ended */
+
+/* vLLM's prompt_logprobs of the choice's prompt, with a comma before it, and how many numbers there
+ * are in an answer; nothing where it was not asked for. All have ended. (prompt_logprobs.c) */
+void api_put_prompt_logprobs(const struct api_choice *ch, struct buf *out);
+uint64_t api_n_prompt_logprobs(const struct api_call *c);
 
 /* A chunk around one choice: begin writes up to `"index":N`, end from `,"finish_reason"`. */
 void api_chunk_begin(const struct api_choice *ch, struct buf *out);

@@ -293,6 +293,7 @@ static const struct buf *take_echo(struct api_choice *ch, struct lists *l)
 /* Each choice has its own prompt's. */
 static void put_ids(struct api_choice *ch, struct buf *out)
 {
+    api_put_prompt_logprobs(ch, out);
     api_put_prompt_ids(ch, out);
     api_put_own_ids(ch, out);
 }

@@ -83,6 +83,34 @@ static enum err constrain(struct api_call *c,
     return err;
 }
 
+/* vLLM's fields that only OpenAI's two routes have, and of streams only the first. */
+static enum err check_route(const struct api_dialect *d,
+                            const struct api_params *p,
+                            struct err_info *e)
+{
+    const bool here = d == &api_chat || d == &api_completions;
+    if (p->return_token_ids && !here)
+        return err_invalid(
+            e, "return_token_ids", "'return_token_ids' is not supported by this route");
+    if (p->prompt_logprobs && (!here || p->stream))
+        return err_invalid(e,
+                           "prompt_logprobs",
+                           "'prompt_logprobs' is not supported %s",
+                           here ? "in a stream" : "by this route");
+    return OK;
+}
+
+/* Log-probabilities of prompt and answer; one number of most likely tokens serves both, and of
+ * those who write them each takes as many as were asked for. */
+static void ask_logprobs(struct api_call *c, struct api_params *p)
+{
+    c->prompt_logprobs = p->prompt_logprobs;
+    c->n_prompt_top = p->n_prompt_top;
+    p->request.logprobs = c->logprobs;
+    p->request.n_top_logprobs = c->n_top > c->n_prompt_top ? c->n_top : c->n_prompt_top;
+    p->request.prompt_ranks = c->prompt_logprobs;
+}
+
 /* Read the body into *job and the flags of *c. */
 static enum err parse(struct api_call *c,
                       const struct api_dialect *d,
@@ -105,19 +133,17 @@ static enum err parse(struct api_call *c,
     c->return_tokens = p->return_tokens;
     c->special_text = p->request.special_text;
     c->token_ids = p->return_token_ids;
-    if (c->token_ids && d != &api_chat && d != &api_completions)
-        return err_invalid(
-            e, "return_token_ids", "'return_token_ids' is not supported by this route");
     c->ignore_eos = p->request.ignore_eos;
     c->n_per_prompt = p->n;
-    if ((err = api_get_bool(body, "timeline", &c->timeline, e)) ||
+    const bool scored = p->prompt_logprobs; /* of a prompt that is, an answer is not needed */
+    if ((err = check_route(d, p, e)) || (err = api_get_bool(body, "timeline", &c->timeline, e)) ||
         (err = api_read_extras(c, body, p, e)) ||
         (err = api_apply_terms(c, body, &job->terms, &p->request, e)) ||
-        (err = d->parse(c, body, job, e)) || (!c->echo && (err = api_params_some(p, e))) ||
+        (err = d->parse(c, body, job, e)) ||
+        (!c->echo && !scored && (err = api_params_some(p, e))) ||
         (err = api_read_budget(c, body, p, e)) || (err = constrain(c, body, p, e)))
         return err;
-    p->request.logprobs = c->logprobs;
-    p->request.n_top_logprobs = c->n_top;
+    ask_logprobs(c, p);
     if (c->verbose && c->settings.len == 0) { /* the dialect has not */
         struct api_job used = *job;
         if (!p->max_tokens_given)
@@ -167,6 +193,7 @@ static enum err create_choice(struct api_call *c,
     uint32_t n_ctx = engine_n_ctx(c->engine);
     p.sample.seed += index % job->params.n;
     p.same_prompt = index % job->params.n > 0;
+    p.prompt_logprobs |= c->prompt_logprobs && !p.same_prompt;
     /* the default gives way to what fits; a number that was asked for does not */
     uint32_t usual = default_max_tokens(c, d);
     if (!job->params.max_tokens_given && usual > 0 && ids->n < n_ctx) {

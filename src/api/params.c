@@ -37,7 +37,6 @@ static const struct api_refused refused[] = {
     {"lora", NEUTRAL_EMPTY, 0},
     {"moderation", NEUTRAL_NOTHING, 0},
     {"prompt_embeds", NEUTRAL_EMPTY, 0},
-    {"prompt_logprobs", NEUTRAL_NOTHING, 0},
     {"truncate_prompt_tokens", NEUTRAL_NOTHING, 0},
     {"use_beam_search", NEUTRAL_FALSE, 0},
     {"length_penalty", NEUTRAL_NUMBER, 1},
@@ -373,6 +372,7 @@ enum err api_params_parse(const json_t *body,
 {
     enum err err;
     bool skip_special = true;
+    int64_t n_prompt_top = -1;
     out->request = request_params_default();
     if ((err = api_get_str(body, "model", &out->model, e)) ||
         (err = parse_counts(body, max_choices, out, e)) ||
@@ -385,9 +385,12 @@ enum err api_params_parse(const json_t *body,
         (err = api_params_cache(body, &out->request, e)) ||
         (err = api_get_bool(body, "return_tokens", &out->return_tokens, e)) ||
         (err = api_get_bool(body, "return_token_ids", &out->return_token_ids, e)) ||
-        (err = api_get_bool(body, "skip_special_tokens", &skip_special, e)))
+        (err = api_get_bool(body, "skip_special_tokens", &skip_special, e)) ||
+        (err = api_get_int(body, "prompt_logprobs", 0, REQUEST_MAX_TOP_LOGPROBS, &n_prompt_top, e)))
         return err;
     out->request.special_text = !skip_special;
+    out->prompt_logprobs = n_prompt_top >= 0;
+    out->n_prompt_top = out->prompt_logprobs ? (uint32_t)n_prompt_top : 0;
     return api_refuse_fields(body, refused, sizeof refused / sizeof refused[0], e);
 }
 

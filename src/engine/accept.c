@@ -127,6 +127,8 @@ static void prompt_logprobs(struct engine *eng,
         const float *logits = logits_of(eng, s, item->host_row + i);
         struct token_logprob *top = r->prompt_top ? r->prompt_top + (size_t)next * n_top : NULL;
         r->prompt_logprobs[next] = sample_logprobs(logits, n_vocab, r->tokens[next], n_top, top);
+        if (r->prompt_ranks)
+            r->prompt_ranks[next] = sample_rank(logits, n_vocab, r->tokens[next]);
     }
 }
 

@@ -93,6 +93,7 @@ struct request_params {
     bool sampled_logprobs; /* and these of the draw, not of the model itself */
     uint32_t n_top_logprobs;
     bool prompt_logprobs; /* of every prompt token but the first */
+    bool prompt_ranks;    /* and its place among all (sample_rank) */
     /* Of lines behind the first: one that begins with fewer spaces and tabs ends the output, cut
      * off from what they are followed by; 0: none does. */
     uint32_t min_indent;
@@ -154,6 +155,7 @@ const struct request_token *request_out(const struct request *r);             /*
 const struct token_logprob *request_top(const struct request *r, uint32_t i); /* of output i */
 const float *request_prompt_logprobs(const struct request *r, uint32_t *n);   /* [n], [0] is 0 */
 const struct token_logprob *request_prompt_top(const struct request *r, uint32_t i);
+uint32_t request_prompt_rank(const struct request *r, uint32_t i); /* with params.prompt_ranks */
 enum finish request_finish(const struct request *r); /* once not NONE, everything is final */
 /* Valid when finished: output tokens that count as completion, text bytes to show in all. */
 uint32_t request_text_bytes(const struct request *r);

@@ -142,6 +142,8 @@ static bool take_arrays(const struct engine *eng, struct request *r, const struc
                       sizeof *r->progress) &&
            take_array((void **)&r->prompt_logprobs, n_lp, sizeof *r->prompt_logprobs) &&
            take_array((void **)&r->prompt_top, n_lp * n_top, sizeof *r->prompt_top) &&
+           take_array(
+               (void **)&r->prompt_ranks, p->prompt_ranks ? n_lp : 0, sizeof *r->prompt_ranks) &&
            take_array((void **)&r->sums, r->n_vector, sizeof *r->sums) &&
            take_array((void **)&r->vector, (size_t)r->n_vectors * r->n_vector, sizeof *r->vector) &&
            take_array(
@@ -356,6 +358,7 @@ void request_destroy(struct request *r)
     free(r->prompt_logprobs);
     free(r->progress);
     free(r->prompt_top);
+    free(r->prompt_ranks);
     free(r->sums);
     free(r->vector);
     free(r->bias);
@@ -401,6 +404,11 @@ const float *request_prompt_logprobs(const struct request *r, uint32_t *n)
 const struct token_logprob *request_prompt_top(const struct request *r, uint32_t i)
 {
     return r->prompt_top ? r->prompt_top + (size_t)i * r->params.n_top_logprobs : NULL;
+}
+
+uint32_t request_prompt_rank(const struct request *r, uint32_t i)
+{
+    return r->prompt_ranks[i];
 }
 
 enum finish request_finish(const struct request *r)

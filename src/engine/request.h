@@ -69,6 +69,7 @@ struct request {
     struct request_progress *progress; /* [REQUEST_MAX_PROGRESS] with params.progress */
     float *prompt_logprobs;            /* [n_prompt] */
     struct token_logprob *prompt_top;  /* [n_prompt, n_top] */
+    uint32_t *prompt_ranks;            /* [n_prompt] with params.prompt_ranks */
     double *sums;                      /* [n_vector] of the rows so far, */
     float *vector;                     /* [n_vectors, n_vector] and what they come to (embed.h) */
     uint32_t n_vector, n_vectors;      /* 0: tokens are wanted */

@@ -67,3 +67,14 @@ float sample_logprobs(
     bool known = id >= 0 && (uint32_t)id < n_vocab;
     return known ? logprob_of(logits[id], max, lse) : -INFINITY;
 }
+
+uint32_t sample_rank(const float *logits, uint32_t n_vocab, int32_t id)
+{
+    const float own = logits[id];
+    uint32_t rank = 1;
+    for (uint32_t i = 0; i < (uint32_t)id; i++)
+        rank += logits[i] >= own;
+    for (uint32_t i = (uint32_t)id + 1; i < n_vocab; i++)
+        rank += logits[i] > own;
+    return rank;
+}

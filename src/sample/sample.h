@@ -87,6 +87,10 @@ struct token_logprob {
 float sample_logprobs(
     const float *logits, uint32_t n_vocab, int32_t id, uint32_t n_top, struct token_logprob *top);
 
+/* The place of id among all tokens, from 1: the most likely first, of equals the lower number. id:
+ * one of the vocabulary's. */
+uint32_t sample_rank(const float *logits, uint32_t n_vocab, int32_t id);
+
 /* The same of the draw that sample_token has just made with this scratch: after biases, penalties,
  * truncations and temperature. Tokens that could not come have -inf, and no place in top[]. */
 float sample_drawn_logprobs(const struct sample_scratch *s,

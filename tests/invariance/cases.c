@@ -36,7 +36,7 @@ struct request *make_request(struct harness *h, const struct test_case *c)
     p.ignore_eos = true;
     p.logprobs = true;
     p.n_top_logprobs = N_TOP;
-    p.prompt_logprobs = c->prompt_logprobs;
+    p.prompt_logprobs = p.prompt_ranks = c->prompt_logprobs;
     p.sample.temperature = c->temperature;
     p.sample.top_k = 40;
     p.sample.seed = 7;

@@ -104,7 +104,7 @@ static void draw(struct crowd *c, struct asked *a, uint32_t n_vocab)
     if (!a->constrained && crowd_below(5) == 0)
         draw_rules(a, n_vocab);
     p->logprobs = crowd_below(3) == 0;
-    p->prompt_logprobs = p->logprobs && crowd_below(3) == 0;
+    p->prompt_logprobs = p->prompt_ranks = p->logprobs && crowd_below(3) == 0;
     p->n_top_logprobs = p->logprobs ? crowd_below(4) : 0;
 }
 

@@ -83,6 +83,10 @@ void harness_record(const struct request *r, uint32_t n_top, struct buf *out)
     uint32_t n_prompt;
     const float *lp = request_prompt_logprobs(r, &n_prompt);
     buf_add(out, lp, n_prompt * sizeof *lp);
+    for (uint32_t i = 1; i < n_prompt; i++) {
+        const uint32_t rank = request_prompt_rank(r, i);
+        buf_add(out, &rank, sizeof rank);
+    }
     if (n_prompt)
         buf_add(out, request_prompt_top(r, 0), n_prompt * n_top * sizeof(struct token_logprob));
 }

@@ -215,12 +215,19 @@ def test_other_names_answer_the_same(server, alias):
 
 
 @pytest.mark.parametrize("extra", [{"logprobs": 2, "echo": True}, {"timeline": True, "n": 2},
-                                   {"return_tokens": True}])
+                                   {"return_tokens": True}, {"prompt_logprobs": 2}])
 def test_variants_are_described(server, extra):
     body = {"prompt": "Once there was a", "max_tokens": 4, **extra}
     validator(DOC["components"]["schemas"]["CompletionRequest"]).validate(body)
     answer = server.json("POST", "/v1/completions", body)
     validator(DOC["components"]["schemas"]["Completion"]).validate(answer)
+
+
+def test_prompt_logprobs_of_chats_are_described(server):
+    body = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 4, "prompt_logprobs": 2}
+    validator(DOC["components"]["schemas"]["ChatRequest"]).validate(body)
+    answer = server.json("POST", "/v1/chat/completions", body)
+    validator(DOC["components"]["schemas"]["ChatCompletion"]).validate(answer)
 
 
 @pytest.mark.parametrize("body", [{"thread": {"type": "create"}}, {"compaction": {"type": "auto"}}])

@@ -12,7 +12,7 @@ static uint32_t works_of(struct server *s, const char *path, const char *body)
     server_talk(s, "POST", path, body, &r);
     if (r.answer.status != 200)
         fail_msg("%s: %s", body, r.body.data);
-    json_t *v = json_loads(r.body.data, 0, NULL);
+    json_t *v = json_loads(r.body.data, JSON_ALLOW_NUL, NULL);
     assert_non_null(v);
     json_decref(v);
     buf_deinit(&r.body);
@@ -88,6 +88,12 @@ static void test_many_ids_are_a_workers(void **state)
         buf_str(&body, i % 2 ? "7" : " ");
     buf_printf(&body, "\"}]%s", ids);
     assert_int_equal(works_of(&s, CHAT, buf_cstr(&body)), 0);
+    buf_clear(&body);
+    buf_printf(&body, "%s,\"n\":3,\"max_tokens\":2,\"prompt_logprobs\":6}", buf_cstr(&prompt));
+    assert_int_equal(works_of(&s, COMPLETIONS, buf_cstr(&body)), 1);
+    buf_clear(&body);
+    buf_printf(&body, "%s,\"n\":2,\"max_tokens\":2,\"prompt_logprobs\":6}", buf_cstr(&prompt));
+    assert_int_equal(works_of(&s, COMPLETIONS, buf_cstr(&body)), 0);
     buf_deinit(&prompt);
     buf_deinit(&body);
     server_stop(&s);

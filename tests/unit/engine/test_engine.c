@@ -265,7 +265,7 @@ static void test_memory_refused(void **state)
     struct err_info e;
     uint64_t nth = 1;
     p.max_tokens = 100;
-    p.logprobs = p.prompt_logprobs = p.progress = true;
+    p.logprobs = p.prompt_logprobs = p.prompt_ranks = p.progress = true;
     p.n_top_logprobs = 2;
     p.sample.repetition_penalty = 1.1f;
     p.sample.penalty_window = 64;

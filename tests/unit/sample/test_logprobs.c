@@ -36,6 +36,8 @@ static void test_logprobs(void **state)
             assert_int_equal(top[i].id, r[i].id);
             assert_true(fabs(top[i].logprob - (r[i].logit - log(sum))) < 3e-6);
         }
+        for (uint32_t i = 0; i < N - 1; i++) /* the last is no number */
+            assert_int_equal(sample_rank(x, N, (int32_t)r[i].id), i + 1);
     }
 }
 
