@@ -142,6 +142,7 @@ static void enter_slot(struct sched *s, struct sched_seq *seq)
     s->n_running++;
     s->n_entered++;
     seq->slot = slot;
+    seq->turn = s->n_turns;
     seq->table = s->slots[slot];
     s->slots[slot] = (struct kv_table){0};
     kv_table_begin(&seq->table, seq->tokens, &seq->space, seq->shares);

@@ -59,10 +59,8 @@ struct sched {
     /* Blocks, with panes where there are windows, that this step's items are sure to need, and have
      * not taken yet. */
     uint32_t n_promised;
-    uint64_t n_broken; /* promises, ever: a fault that sched_check tells */
-    /* The slot whose sequence was the first to miss its turn in the last step, or SCHED_NO_SLOT.
-     * Turns to prefill begin with it. */
-    uint32_t turn_slot;
+    uint64_t n_broken;              /* promises, ever: a fault that sched_check tells */
+    uint64_t n_turns;               /* steps that were planned with prompts in mind */
     struct sched_item *items;       /* [max_running] the plan */
     struct sched_seq **chosen;      /* [max_running] who prefills in this step */
     const struct kv_table **tables; /* [max_running] scratch of sched_check */

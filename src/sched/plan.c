@@ -151,15 +151,6 @@ static uint32_t prefill_budget(const struct sched *s, uint32_t row_budget)
     return min_u32(budget > SCHED_LEAST_ROWS ? budget : SCHED_LEAST_ROWS, room);
 }
 
-/* Where in running[] the turns begin: the one that missed its turn last time, if still there. */
-static uint32_t first_turn(const struct sched *s)
-{
-    for (uint32_t i = 0; i < s->n_running; i++)
-        if (s->running[i]->slot == s->turn_slot)
-            return i;
-    return 0;
-}
-
 /* The priority of the first in rank that can prefill: those below it go after all others. */
 static int32_t first_priority(const struct sched *s)
 {
@@ -169,22 +160,38 @@ static int32_t first_priority(const struct sched *s)
     return INT32_MIN;
 }
 
+/* Where in running[] the turns begin: with who has waited longest for one, so that newcomers, who
+ * stand at the end, do not keep them from coming round. Those below `priority` have none. */
+static uint32_t first_turn(const struct sched *s, int32_t priority)
+{
+    uint32_t first = 0;
+    uint64_t longest = UINT64_MAX;
+    for (uint32_t i = 0; i < s->n_running; i++) {
+        const struct sched_seq *seq = s->running[i];
+        if (!can_prefill(seq) || seq->priority < priority || seq->turn >= longest)
+            continue;
+        first = i;
+        longest = seq->turn;
+    }
+    return first;
+}
+
 /* Fill chosen[] with those who prefill in this step, by turns while their least chunks fit in
  * `budget`; the first always does. */
 static uint32_t choose(struct sched *s, uint32_t budget)
 {
-    uint32_t n = 0, rows = 0, first = first_turn(s);
-    int32_t priority = first_priority(s);
-    s->turn_slot = SCHED_NO_SLOT;
+    const int32_t priority = first_priority(s);
+    const uint32_t first = first_turn(s, priority);
+    uint32_t n = 0, rows = 0;
+    s->n_turns++;
     for (uint32_t i = 0; i < 2 * s->n_running; i++) {
         struct sched_seq *seq = s->running[(first + i) % s->n_running];
         if (!can_prefill(seq) || (seq->priority < priority) != (i >= s->n_running))
             continue;
-        if (n > 0 && rows + sched_least_rows(s, seq) > budget) {
-            s->turn_slot = seq->slot;
+        if (n > 0 && rows + sched_least_rows(s, seq) > budget)
             break;
-        }
         rows += sched_least_rows(s, seq);
+        seq->turn = s->n_turns;
         s->chosen[n++] = seq;
     }
     return n;

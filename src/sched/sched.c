@@ -65,7 +65,6 @@ enum err sched_create(const struct sched_config *cfg,
     struct sched *s = mem_zalloc(1, sizeof *s);
     s->cfg = *cfg;
     s->kv = kv;
-    s->turn_slot = SCHED_NO_SLOT;
     s->n_entered = 1;
     err = slots_init(s, e);
     if (err != OK) {
@@ -282,8 +281,6 @@ void sched_leave_slot(struct sched *s, struct sched_seq *seq)
     for (uint32_t k = i; k < s->n_running; k++) /* only those behind it can follow it */
         if (s->running[k]->leader == seq)
             s->running[k]->leader = NULL;
-    if (seq->slot == s->turn_slot) /* the turn passes to the next in line */
-        s->turn_slot = i < s->n_running ? s->running[i]->slot : SCHED_NO_SLOT;
     sched_refund(s, seq);
     kv_table_release(s->kv, &seq->table, seq->n_computed);
     s->slots[seq->slot] = seq->table;

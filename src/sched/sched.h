@@ -107,6 +107,7 @@ struct sched_seq {
     struct sched_seq *leader; /* waits until this one, before it in rank, has computed */
     uint32_t leader_until;    /* so many positions that both share */
     uint64_t n_entered_seen;  /* sched.n_entered when it last looked for a leader */
+    uint64_t turn;            /* sched.n_turns when it last prefilled, or came in */
     uint32_t tenant_at;       /* its tenant's place in the scheduler's table */
     uint32_t n_charged;       /* rows that its tenant was charged with ahead */
 };

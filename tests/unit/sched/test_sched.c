@@ -297,6 +297,34 @@ static void test_turns(void **state)
         assert_int_equal(p[i]->n_computed - before[i], 64); /* 10 * 32 rows, 5 sequences */
 }
 
+/* Nor do newcomers that are done at once, as many in each step as leave, keep its turn from one. */
+static void test_turns_beside_newcomers(void **state)
+{
+    struct sched_config c = default_config();
+    c.max_waiting = 8;
+    struct fixture *f = start(state, c, 800);
+    struct sched_seq *l = add(f, 500, 510), *shorts[6];
+    for (int i = 0; i < 6; i++) {
+        shorts[i] = seq(f, 16, 17);
+        shorts[i]->shares = false; /* all of it is computed each time */
+        shorts[i]->tenant = 1 + (uint32_t)i;
+        assert_int_equal(sched_add(f->sched, shorts[i], NULL), OK);
+    }
+    step(f, 32);
+    assert_int_equal(sched_n_running(f->sched), 7);
+    const uint32_t before = l->n_computed;
+    for (int i = 0; i < 40; i++) {
+        for (int k = 0; k < 6; k++) {
+            if (shorts[k]->n_known < shorts[k]->n_max)
+                continue;
+            sched_remove(f->sched, shorts[k]);
+            assert_int_equal(sched_add(f->sched, shorts[k], NULL), OK); /* another like it */
+        }
+        step(f, 32); /* two chunks of 16 */
+    }
+    assert_true(l->n_computed - before >= 10 * 16); /* once in seven chunks */
+}
+
 static void test_all_logits_are_capped(void **state)
 {
     struct sched_config c = default_config();
@@ -522,6 +550,7 @@ int main(void)
         TEST(test_load_to_come),
         TEST(test_load_not_to_come),
         TEST(test_turns),
+        TEST(test_turns_beside_newcomers),
         TEST(test_all_logits_are_capped),
         TEST(test_cancel_while_waiting),
         TEST(test_catching_up_is_a_prefill),
