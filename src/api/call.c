@@ -348,8 +348,8 @@ static enum api_pull pull_stream(struct api_call *c, struct api_answer *answer, 
 static enum api_pull pull(struct api_call *c, struct api_answer *answer, struct buf *out)
 {
     struct err_info e = {0};
-    if (c->dialect && !c->opened && failed(c, &e)) {
-        /* nothing was sent yet, so a failure can still have its status */
+    if (c->dialect && !c->answer.stream && failed(c, &e)) {
+        /* a failure has its status, but for a stream, whose head may be out or not as it happens */
         api_answer_error(c, &e);
         c->dialect = NULL;
     }

@@ -151,6 +151,25 @@ static void test_loading(void **state)
     api_destroy(s.api);
 }
 
+/* A stream that fails before its first token: late, when it is first pulled, or after that. */
+static void check_stream_fails(struct server *s, bool late)
+{
+    struct reply r;
+    struct api_call *c =
+        server_begin(s, "POST", COMPLETIONS, "{\"prompt\":\"a\",\"max_tokens\":3,\"stream\":true}");
+    if (late) {
+        server_wait(s);
+        while (api_next(s->api)) {
+        }
+    }
+    server_finish(s, c, &r);
+    assert_int_equal(r.answer.status, 200);
+    assert_true(r.answer.stream);
+    assert_memory_equal(r.body.data, "data: {\"error\":", 15);
+    assert_null(strstr(r.body.data, "[DONE]"));
+    buf_deinit(&r.body);
+}
+
 static void test_device_dies(void **state)
 {
     (void)state;
@@ -170,6 +189,8 @@ static void test_device_dies(void **state)
     server_talk(&s, "GET", "/metrics", "", &r);
     assert_non_null(strstr(r.body.data, "\nweir_steps_failed_total 1\n"));
     buf_deinit(&r.body);
+    check_stream_fails(&s, true);
+    check_stream_fails(&s, false);
     atomic_store(&device_is_dead, false);
     json_decref(server_json(&s, "POST", COMPLETIONS, body, 200));
     json_decref(server_json(&s, "GET", "/health", "", 200));
