@@ -17,6 +17,8 @@
 #include <string.h>
 
 #define DEFAULT_MAX_TOKENS 16 /* as OpenAI has it for text */
+/* In an answer, which takes some 60 bytes for each. */
+#define MAX_PROMPT_LOGPROBS (8u << 20)
 
 struct api_prompt *api_job_prompts(struct api_job *job, uint32_t n)
 {
@@ -235,6 +237,20 @@ enum err api_create_choices(struct api_call *c,
     return OK;
 }
 
+/* Is the answer, in which all choices repeat those of their prompt, of a size that can be held? */
+static enum err check_size(const struct api_call *c, struct err_info *e)
+{
+    const uint64_t n = api_n_prompt_logprobs(c);
+    if (n <= MAX_PROMPT_LOGPROBS)
+        return OK;
+    return err_invalid(e,
+                       "prompt_logprobs",
+                       "'prompt_logprobs' would give %llu log-probabilities, of which an answer "
+                       "may have %u",
+                       (unsigned long long)n,
+                       MAX_PROMPT_LOGPROBS);
+}
+
 enum err api_charge_job(struct api_call *c, const struct api_job *job, struct err_info *e)
 {
     uint64_t n = 0;
@@ -361,8 +377,8 @@ enum err api_generate(struct api_call *c,
     struct bodies bodies = {0};
     enum err err;
     if ((err = read_body(c, d, in, &bodies, &job, e)) ||
-        (err = api_create_choices(c, d, &job, e)) || (err = api_charge_job(c, &job, e)) ||
-        (err = api_submit(c, d, job.params.stream, e))) {
+        (err = api_create_choices(c, d, &job, e)) || (err = check_size(c, e)) ||
+        (err = api_charge_job(c, &job, e)) || (err = api_submit(c, d, job.params.stream, e))) {
         rename_field(d, &bodies, e);
         api_choices_destroy(c);
     }

@@ -94,6 +94,16 @@ def test_several_answers(server):
     assert len(chat["prompt_logprobs"]) == chat["usage"]["prompt_tokens"]
 
 
+def test_too_many(start_server):
+    """Each answer repeats them, so they are bounded before anything is computed."""
+    server = start_server("--context", 4096)
+    asked = {"prompt": [5] * 4000, "max_tokens": 0, "prompt_logprobs": 20, "n": 128}
+    error = server.json("POST", COMPLETIONS, asked, status=400)["error"]
+    assert error["param"] == "prompt_logprobs" and str(128 * 4000 * 21) in error["message"]
+    chat = {"messages": [{"role": "user", "content": "a " * 1000}], "max_tokens": 0, "prompt_logprobs": 20, "n": 128}
+    assert len(server.json("POST", CHAT, chat)["choices"]) == 128
+
+
 @pytest.mark.parametrize("route, asked", [(CHAT, MESSAGES), (COMPLETIONS, TEXT)])
 def test_a_prompt_alone(server, route, asked):
     """max_tokens 0: no token is drawn, shown or counted."""
