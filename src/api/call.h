@@ -130,6 +130,7 @@ struct api_call {
     bool include_usage, usage_so_far, return_tokens, ignore_eos, logprobs, echo;
     bool special_text;  /* control tokens are text (text.c) */
     bool token_ids;     /* those of prompt and output (ids.c) */
+    bool tokens_as_ids; /* log-probabilities name tokens by their numbers (text.c) */
     bool parse_special; /* control tokens in texts of prompts (completions.c), and */
     bool no_special;    /* nothing put around them */
     bool timings_per_token, progress, verbose; /* extras.c */

@@ -167,9 +167,12 @@ static void comma(struct buf *b)
 }
 
 /* Some vocabularies have several ids for one text; as a key it may come once. */
-static bool same_text(const struct tokenizer *t, token_id a, token_id b)
+static bool same_name(const struct api_call *c, token_id a, token_id b)
 {
+    const struct tokenizer *t = c->tokenizer;
     size_t n_a, n_b;
+    if (c->tokens_as_ids)
+        return a == b;
     const char *s_a = tokenizer_bytes(t, a, true, &n_a), *s_b = tokenizer_bytes(t, b, true, &n_b);
     return n_a == n_b && (n_a == 0 || memcmp(s_a, s_b, n_a) == 0);
 }
@@ -187,19 +190,19 @@ static void put_top(const struct api_call *c,
     for (uint32_t i = 0; i < c->n_top && top; i++) {
         bool seen = false;
         for (uint32_t j = 0; j < i && !seen; j++)
-            seen = same_text(c->tokenizer, top[i].id, top[j].id);
-        own_seen |= same_text(c->tokenizer, top[i].id, own.id);
+            seen = same_name(c, top[i].id, top[j].id);
+        own_seen |= same_name(c, top[i].id, own.id);
         if (seen)
             continue;
         buf_str(out, between);
         between = ",";
-        api_put_token(c->tokenizer, top[i].id, true, out);
+        api_put_token_name(c, top[i].id, true, out);
         buf_char(out, ':');
         api_put_float(out, top[i].logprob);
     }
     if (!own_seen) {
         buf_str(out, between);
-        api_put_token(c->tokenizer, own.id, true, out);
+        api_put_token_name(c, own.id, true, out);
         buf_char(out, ':');
         api_put_float(out, own.logprob);
     }
@@ -218,7 +221,7 @@ static void add_logprob(const struct api_call *c,
     comma(&l->logprobs);
     comma(&l->top);
     comma(&l->offsets);
-    api_put_token(c->tokenizer, own.id, true, &l->tokens);
+    api_put_token_name(c, own.id, true, &l->tokens);
     api_put_int(&l->offsets, offset);
     if (first) {
         buf_str(&l->logprobs, "null");

@@ -94,6 +94,10 @@ static enum err check_route(const struct api_dialect *d,
     if (p->return_token_ids && !here)
         return err_invalid(
             e, "return_token_ids", "'return_token_ids' is not supported by this route");
+    if (p->tokens_as_ids && !here)
+        return err_invalid(e,
+                           "return_tokens_as_token_ids",
+                           "'return_tokens_as_token_ids' is not supported by this route");
     if (p->prompt_logprobs && (!here || p->stream))
         return err_invalid(e,
                            "prompt_logprobs",
@@ -135,6 +139,7 @@ static enum err parse(struct api_call *c,
     c->return_tokens = p->return_tokens;
     c->special_text = p->request.special_text;
     c->token_ids = p->return_token_ids;
+    c->tokens_as_ids = p->tokens_as_ids;
     c->ignore_eos = p->request.ignore_eos;
     c->n_per_prompt = p->n;
     const bool scored = p->prompt_logprobs; /* of a prompt that is, an answer is not needed */

@@ -30,7 +30,6 @@ static const struct api_refused refused[] = {
     {"repetition_detection", NEUTRAL_NOTHING, 0},
     {"grammar_lazy", NEUTRAL_FALSE, 0},
     {"return_hidden_states", NEUTRAL_FALSE, 0},
-    {"return_tokens_as_token_ids", NEUTRAL_FALSE, 0},
     {"adaptive_target", NEUTRAL_NUMBER, -1},
     {"logits_processors", NEUTRAL_EMPTY, 0},
     {"samplers", NEUTRAL_EMPTY, 0},
@@ -385,6 +384,7 @@ enum err api_params_parse(const json_t *body,
         (err = api_params_cache(body, &out->request, e)) ||
         (err = api_get_bool(body, "return_tokens", &out->return_tokens, e)) ||
         (err = api_get_bool(body, "return_token_ids", &out->return_token_ids, e)) ||
+        (err = api_get_bool(body, "return_tokens_as_token_ids", &out->tokens_as_ids, e)) ||
         (err = api_get_bool(body, "skip_special_tokens", &skip_special, e)) ||
         (err = api_get_int(body, "prompt_logprobs", 0, REQUEST_MAX_TOP_LOGPROBS, &n_prompt_top, e)))
         return err;

@@ -22,6 +22,7 @@ struct api_params {
     bool include_usage;
     bool usage_so_far; /* with include_usage: in every chunk */
     bool return_tokens, return_token_ids;
+    bool tokens_as_ids;   /* vLLM's return_tokens_as_token_ids */
     bool prompt_logprobs; /* vLLM's: with n_prompt_top most likely tokens at each place */
     uint32_t n_prompt_top;
     struct gguf_str model; /* data NULL: absent */

@@ -133,6 +133,14 @@ void api_put_token(const struct tokenizer *t, token_id id, bool as_bytes, struct
     buf_char(out, '"');
 }
 
+void api_put_token_name(const struct api_call *c, token_id id, bool as_bytes, struct buf *out)
+{
+    if (c->tokens_as_ids)
+        buf_printf(out, "\"token_id:%d\"", id);
+    else
+        api_put_token(c->tokenizer, id, as_bytes, out);
+}
+
 /* [a, b, ...] of the raw bytes of a token. */
 static void put_bytes(const struct tokenizer *t, token_id id, struct buf *out)
 {
@@ -149,7 +157,7 @@ static void put_bytes(const struct tokenizer *t, token_id id, struct buf *out)
 
 /* "token":...,"logprob":...,"bytes":[...] behind an open brace */
 static void put_one(
-    const struct tokenizer *t, token_id id, float logprob, bool with_id, struct buf *out)
+    const struct api_call *c, token_id id, float logprob, bool with_id, struct buf *out)
 {
     buf_char(out, '{');
     if (with_id) {
@@ -158,11 +166,11 @@ static void put_one(
         buf_char(out, ',');
     }
     buf_str(out, "\"token\":");
-    api_put_token(t, id, false, out);
+    api_put_token_name(c, id, false, out);
     buf_str(out, ",\"logprob\":");
     api_put_float(out, logprob);
     buf_str(out, ",\"bytes\":");
-    put_bytes(t, id, out);
+    put_bytes(c->tokenizer, id, out);
 }
 
 static void put_prob(const struct tokenizer *t, token_id id, float logprob, struct buf *out)
@@ -198,12 +206,12 @@ void api_put_logprob(const struct api_choice *ch, uint32_t i, bool with_id, stru
     const struct api_call *c = ch->call;
     const struct request_token *own = &request_out(ch->req)[i];
     const struct token_logprob *top = request_top(ch->req, i);
-    put_one(c->tokenizer, own->id, own->logprob, with_id, out);
+    put_one(c, own->id, own->logprob, with_id, out);
     buf_str(out, ",\"top_logprobs\":[");
     for (uint32_t j = 0; j < c->n_top && top; j++) {
         if (j > 0)
             buf_char(out, ',');
-        put_one(c->tokenizer, top[j].id, top[j].logprob, with_id, out);
+        put_one(c, top[j].id, top[j].logprob, with_id, out);
         buf_char(out, '}');
     }
     buf_str(out, "]}");

@@ -17,6 +17,9 @@ bool api_next_piece(struct api_choice *ch, struct api_piece *p);
  * are no text by themselves become U+FFFD, or "bytes:\xNN" as OpenAI's completions have it. */
 void api_put_token(const struct tokenizer *t, token_id id, bool as_bytes, struct buf *out);
 
+/* The same, or "token_id:N" where the client wants that instead. */
+void api_put_token_name(const struct api_call *c, token_id id, bool as_bytes, struct buf *out);
+
 /* {"token", "logprob", "bytes", "top_logprobs": [...]} of output i, each with its "id" if wanted.
  */
 void api_put_logprob(const struct api_choice *ch, uint32_t i, bool with_id, struct buf *out);

@@ -51,6 +51,7 @@ FIELDS = {
     "return_tokens": (BOTH, NOT_BOOLEANS),
     "skip_special_tokens": (BOTH, NOT_BOOLEANS),
     "return_token_ids": (BOTH, NOT_BOOLEANS),
+    "return_tokens_as_token_ids": (BOTH, NOT_BOOLEANS),
     "prompt_logprobs": (BOTH, [*NOT_INTEGERS, -1, 21, *HUGE]),
     "cache_prompt": (BOTH, NOT_BOOLEANS),
     "cache_salt": (BOTH, [*NOT_STRINGS, "x" * 1025, "x" * 100000]),

@@ -181,3 +181,36 @@ def test_a_special_token_stops(server):
     responses = {"input": "hi", "max_output_tokens": 16, "allowed_token_ids": [end], "ignore_eos": True}
     answer = server.json("POST", "/v1/responses", {**responses, "skip_special_tokens": False})
     assert answer["output"][-1]["content"][0]["text"] == "<|im_end|>" * 16
+
+
+def named(ids):
+    return [f"token_id:{i}" for i in ids]
+
+
+def test_tokens_as_ids_of_completions(server):
+    """return_tokens_as_token_ids: what is named by texts is named by numbers, each with its own key."""
+    asked = body(COMPLETIONS, logprobs=5, echo=True, max_tokens=6)
+    texts = server.json("POST", COMPLETIONS, asked)["choices"][0]
+    asked["return_tokens_as_token_ids"] = True
+    choice = server.json("POST", COMPLETIONS, asked)["choices"][0]
+    lists = choice["logprobs"]
+    assert lists["tokens"] == named(choice["prompt_token_ids"] + choice["token_ids"])
+    for name in ("token_logprobs", "text_offset"):
+        assert lists[name] == texts["logprobs"][name]
+    for top, token, own in list(zip(lists["top_logprobs"], lists["tokens"], lists["token_logprobs"]))[1:]:
+        assert top[token] == own and 5 <= len(top) <= 6 and all(k.startswith("token_id:") for k in top)
+    streamed = [e["choices"][0]["logprobs"] for e in server.events(COMPLETIONS, asked)]
+    assert sum((x["tokens"] for x in streamed if x), []) == lists["tokens"]
+
+
+def test_tokens_as_ids_of_chats(server):
+    asked = body(CHAT, logprobs=True, top_logprobs=2, max_tokens=6)
+    texts = server.json("POST", CHAT, asked)["choices"][0]["logprobs"]["content"]
+    choice = server.json("POST", CHAT, {**asked, "return_tokens_as_token_ids": True})["choices"][0]
+    content = choice["logprobs"]["content"]
+    assert [t["token"] for t in content] == named(choice["token_ids"])
+    for one, text in zip(content, texts):
+        assert one["bytes"] == text["bytes"] and one["logprob"] == text["logprob"]
+        assert one["top_logprobs"][0]["token"] == one["token"]
+    refused = {"input": "a", "return_tokens_as_token_ids": True}
+    assert server.json("POST", "/v1/responses", refused, status=400)["error"]["param"] == "return_tokens_as_token_ids"
