@@ -1,17 +1,24 @@
 #include "base/err.h"
 
+#include "base/utf8.h"
+
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 void err_one_line(char *text)
 {
-    for (unsigned char *c = (unsigned char *)text; *c; c++) {
+    const size_t n = strlen(text);
+    for (size_t at = 0; at < n;) {
+        unsigned char *c = (unsigned char *)text + at;
+        const int len = utf8_len(text + at, n - at);
         if (c[0] == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0) /* C1 in UTF-8 */
             c[0] = c[1] = '?';
         else if (*c == '\n' || *c == '\r' || *c == '\t')
             *c = ' ';
-        else if (*c < ' ' || *c == 127)
+        else if (len <= 0 || *c < ' ' || *c == 127)
             *c = '?';
+        at += len > 0 ? (size_t)len : 1;
     }
 }
 

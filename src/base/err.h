@@ -41,8 +41,8 @@ struct err_info {
 #define WEIR_MUST_USE __attribute__((warn_unused_result))
 
 /* Fill *e (if not NULL) and return `code`. Truncates a text that is too long. A text may quote a
- * file or a request: control characters (C0, DEL, C1) become '?', so it is one line and no terminal
- * obeys it. */
+ * file or a request: control characters (C0, DEL, C1) and bytes that are no UTF-8, such as a
+ * character that was cut, become '?', so it is one line, valid, and no terminal obeys it. */
 enum err err_set(struct err_info *e, enum err code, const char *fmt, ...) WEIR_PRINTF(3, 4);
 
 /* The same, naming the field at fault. */
@@ -52,7 +52,7 @@ enum err err_set_field(struct err_info *e, enum err code, const char *field, con
 /* The same of ERR_INVALID: err_invalid(e, field, fmt, ...). */
 #define err_invalid(e, ...) err_set_field(e, ERR_INVALID, __VA_ARGS__)
 
-/* Replace the control characters of a text, as err_set does. */
+/* Replace control characters and invalid bytes of a text, as err_set does. */
 void err_one_line(char *text);
 
 #endif

@@ -13,6 +13,7 @@ set(WEIR_CUDA_COPIES
   ${CMAKE_SOURCE_DIR}/src/backend/gpu_class.c
   ${CMAKE_SOURCE_DIR}/src/backend/kv_type.c
   ${CMAKE_SOURCE_DIR}/src/base/err.c
+  ${CMAKE_SOURCE_DIR}/src/base/utf8.c
   ${CMAKE_SOURCE_DIR}/src/gguf/blocks.c
   ${CMAKE_SOURCE_DIR}/src/gguf/grids.c
   ${CMAKE_SOURCE_DIR}/src/model/state.c

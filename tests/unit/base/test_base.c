@@ -106,7 +106,9 @@ static void test_err(void **state)
     assert_string_equal(e.text, "gone");
     err_set_field(&e, ERR_FORMAT, "a\nb", "a\033[2J\n\t\177%s", "\xc2\x9b gr\xc3\xbc\xc3\x9f\xc2");
     assert_string_equal(e.field, "a b");
-    assert_string_equal(e.text, "a?[2J  ??? gr\xc3\xbc\xc3\x9f\xc2");
+    assert_string_equal(e.text, "a?[2J  ??? gr\xc3\xbc\xc3\x9f?");
+    err_set(&e, ERR_FORMAT, "\x9b[2J \xe4\xb8\x96 \xe4\xb8 \xf0\x9f\x8c\x8d%.1s", "\xc3\xa9");
+    assert_string_equal(e.text, "?[2J \xe4\xb8\x96 ?? \xf0\x9f\x8c\x8d?");
     assert_int_equal(err_set(NULL, ERR_NOMEM, "nobody reads %d", 1), ERR_NOMEM);
     assert_int_equal(err_set_field(NULL, ERR_NOMEM, "x", "nobody"), ERR_NOMEM);
 }
