@@ -104,7 +104,7 @@ static struct jval filter_wordcount(struct jrun *r, struct jval v, const struct 
     const struct jstr *s = jval_to_str(r, v);
     int64_t n = 0;
     bool inside = false;
-    jrun_charge(r, s->len / 64);
+    jrun_charge(r, s->len / 16);
     for (size_t at = 0; at < s->len;) {
         bool word = juni_word(jstr_next(s, &at));
         n += word && !inside;

@@ -69,7 +69,7 @@ struct jinja_input {
 
 /* Bounds of one rendering; 0 is the default. */
 struct jinja_limits {
-    uint64_t n_steps;    /* nodes visited, items gone through, 64 bytes compared: 20 million */
+    uint64_t n_steps;    /* nodes visited, items, 64 bytes compared or 16 classified: 20 million */
     size_t memory_bytes; /* of the arena: 256 MiB */
     size_t output_bytes; /* 64 MiB */
 };

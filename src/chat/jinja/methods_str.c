@@ -34,7 +34,7 @@ JBUILTIN(str_swapcase, jval_str(each_char(r, v.s, true)))
 
 static bool all_are(struct jrun *r, const struct jstr *s, bool (*is)(uint32_t c), bool when_empty)
 {
-    jrun_charge(r, s->len / 64);
+    jrun_charge(r, s->len / 16);
     for (size_t at = 0; at < s->len;)
         if (!is(jstr_next(s, &at)))
             return false;
@@ -58,7 +58,7 @@ static bool is_identifier(struct jrun *r, const struct jstr *s)
 /* Capitals only behind what has no case, small letters only behind what has. */
 static bool is_title(struct jrun *r, const struct jstr *s)
 {
-    jrun_charge(r, s->len / 64);
+    jrun_charge(r, s->len / 16);
     bool cased = false, some = false;
     for (size_t at = 0; at < s->len;) {
         uint32_t c = jstr_next(s, &at);

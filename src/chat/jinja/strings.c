@@ -47,7 +47,7 @@ const struct jstr *jstr_strip(
         end = at;
     }
     size_t n_each = chars ? 1 + chars->len % 64 : 1; /* strips() pays for the rest */
-    jrun_charge(r, (s->len - (end - begin)) / 64 * n_each);
+    jrun_charge(r, (s->len - (end - begin)) / 16 * n_each);
     return jstr_sub(r, s, begin, end);
 }
 
@@ -154,7 +154,7 @@ static void split_on(
 
 static void split_words(struct jrun *r, struct jitems *parts, const struct jstr *s, int64_t max)
 {
-    jrun_charge(r, s->len / 64);
+    jrun_charge(r, s->len / 16);
     size_t at = juni_skip(s, 0, true);
     while (at < s->len) {
         if (max-- == 0) { /* white space at its far end stays */
@@ -169,7 +169,7 @@ static void split_words(struct jrun *r, struct jitems *parts, const struct jstr 
 
 static void rsplit_words(struct jrun *r, struct jitems *parts, const struct jstr *s, int64_t max)
 {
-    jrun_charge(r, s->len / 64);
+    jrun_charge(r, s->len / 16);
     size_t end = juni_skip_back(s, 0, s->len, true);
     while (end > 0) {
         if (max-- == 0) {

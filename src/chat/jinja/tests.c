@@ -51,7 +51,7 @@ static bool all_of_case(struct jrun *r, struct jval v, bool upper)
 {
     const struct jstr *s = jval_to_str(r, v);
     bool some = false;
-    jrun_charge(r, s->len / 64);
+    jrun_charge(r, s->len / 16);
     for (size_t at = 0; at < s->len;) {
         uint32_t c = jstr_next(s, &at);
         if ((upper ? juni_lower(c) : juni_upper(c)) || juni_title(c))

@@ -78,6 +78,12 @@ static void test_too_much(void **state)
         LONG("\xc3\xa9") REPEAT("{{ ns.s.count('') }}"),
         LONG("0") REPEAT("{{ ns.s | int }}"),
         LONG(" ") REPEAT("{{ ns.s.split() }}"),
+        /* a step for each 16 bytes that are classified: a step for 64 would let these pass */
+        LONG("\xc3\xa9") "{{ ns.s is lower }}",
+        LONG("\xc3\xa9") "{{ ns.s.isalpha() }}",
+        LONG("\xc3\xa9") "{{ ns.s | wordcount }}",
+        LONG("\xc2\xa0") "{{ ns.s.split() }}",
+        LONG("\xc2\xa0") "{{ ns.s | trim }}",
         LONG("a") "{% set d = dict(range(99) | batch(2, 1)) %}" REPEAT("{{ (ns.s, i) in d }}"),
         "{{ ('b ' * 99999) | urlize(extra_schemes=['abc:'] * 9999) }}",
     };
