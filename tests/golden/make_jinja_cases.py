@@ -393,6 +393,10 @@ b{% endfilter %}
 {% for a in l for b in l %}{% endfor %}
 {{ l.0 }}{{ l.0.real }}{{ m.1.0 }}{{ 'abc'.0 }}
 {{ l|attr('count') is callable }}{{ d|attr('zz') is defined }}{{ d.pop is defined }}{{ d.pop('b') }}
+{% set x = s|items %}{{ 'y' if none|items }}{{ 5|items is iterable }}{% if no %}{{ x|list }}{% endif %}
+{% for k, v in s|items %}{% endfor %}
+{{ (5|items)|list }}
+{{ none|items|length }}
 {{ l.sort() }}
 {{ s.__class__.__mro__ }}
 {{ ''.join(['a', 'b'])|upper ~ 'c' }}{{ '-'.join(l|map('string')) }}{{ '-'.join([1]) }}

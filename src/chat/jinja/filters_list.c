@@ -384,15 +384,19 @@ static struct jval filter_slice(struct jrun *r, struct jval v, const struct jval
     return jval_iter(r, columns.items, columns.n, "generator");
 }
 
+/* What has no pairs fails when somebody goes through them. */
 static struct jval filter_items(struct jrun *r, struct jval v, const struct jval *a)
 {
     (void)a;
     struct jitems items = {0};
-    if (v.kind != J_DICT && v.kind != J_UNDEFINED)
-        jrun_fail(r, "Can only get item pairs from a mapping.");
     for (size_t i = 0; v.kind == J_DICT && i < v.dict->n; i++)
         jitems_add(r, &items, jval_pair(r, v.dict->pairs[i].key, v.dict->pairs[i].value));
-    return jval_iter(r, items.items, items.n, "generator");
+    struct jval it = jval_iter(r, items.items, items.n, "generator");
+    if (v.kind != J_DICT && v.kind != J_UNDEFINED) {
+        it.iter->error = "Can only get item pairs from a mapping.";
+        it.iter->code = ERR_INVALID;
+    }
+    return it;
 }
 
 /* ---- map, select, reject ---- */
