@@ -397,6 +397,9 @@ b{% endfilter %}
 {% for k, v in s|items %}{% endfor %}
 {{ (5|items)|list }}
 {{ none|items|length }}
+{{ '%s %(b)s' % d }}{{ '%(b)s %(C).1f' % d }}
+{{ '%(b)s %s' % d }}
+{{ '%(b)*d' % d }}
 {{ l.sort() }}
 {{ s.__class__.__mro__ }}
 {{ ''.join(['a', 'b'])|upper ~ 'c' }}{{ '-'.join(l|map('string')) }}{{ '-'.join([1]) }}

@@ -208,6 +208,7 @@ static struct jval named_value(struct percent *p, const struct jstr *s, size_t *
     const struct jval *v = jdict_get_str(p->r, p->values.dict, name);
     if (!v)
         jrun_fail(p->r, "format misses '%.*s'", JSTR_UP_TO(60, name));
+    p->n_used = 1; /* the mapping itself is a value only before its names */
     return *v;
 }
 
