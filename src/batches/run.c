@@ -171,7 +171,7 @@ static bool look_after(struct batches *b, struct live *live)
         fail(b, live, &e);
     else if (err)
         job_hold(j, &e);
-    if (err)
+    if (!j->lines)
         return false;
     if (live->status == JOB_VALIDATING && !enter(b, live, JOB_IN_PROGRESS))
         return false;

@@ -53,22 +53,25 @@ __attribute__((target("avx512f"))) static void blocks_avx512(float *x,
     }
 }
 
-#define AVX2 __attribute__((target("avx2")))
+#define AVX2 "avx2"
 #ifdef __clang__
-#define AVX512 __attribute__((target("avx512f")))
+#define AVX512 "avx512f"
 #else
-#define AVX512 __attribute__((target("avx512f,prefer-vector-width=512")))
+#define AVX512 "avx512f,prefer-vector-width=512"
 #endif
 #define PASSES(isa, ISA)                                                                           \
-    ISA static void exp_##isa(const float *x, uint32_t n, float max, float scale, float *w)        \
+    __attribute__((target(ISA))) static void exp_##isa(                                            \
+        const float *x, uint32_t n, float max, float scale, float *w)                              \
     {                                                                                              \
         exp_row(x, n, max, scale, w);                                                              \
     }                                                                                              \
-    ISA static void sum_##isa(double lane[SAMPLE_LANES], const float *w, uint32_t n)               \
+    __attribute__((target(ISA))) static void sum_##isa(                                            \
+        double lane[SAMPLE_LANES], const float *w, uint32_t n)                                     \
     {                                                                                              \
         sum_row(lane, w, n);                                                                       \
     }                                                                                              \
-    ISA static void sum_blocks_##isa(const float *w, uint32_t n_blocks, double *block_sum)         \
+    __attribute__((target(ISA))) static void sum_blocks_##isa(                                     \
+        const float *w, uint32_t n_blocks, double *block_sum)                                      \
     {                                                                                              \
         sum_blocks(w, n_blocks, block_sum);                                                        \
     }                                                                                              \
