@@ -247,6 +247,14 @@ static void read_utf8(void)
         (void)setlocale(LC_CTYPE, "C.UTF-8");
 }
 
+/* A Ctrl-D typed ahead, while the model loads or answers, reaches libedit as a NUL, for which it
+ * takes the next key as it is: no later Ctrl-D would end the chat. Its own keys are bound anew
+ * before each line. */
+static int end_at_nul(void)
+{
+    return rl_parse_and_bind("bind ^@ ed-end-of-file");
+}
+
 static int converse(struct session *s)
 {
     struct err_info e;
@@ -257,6 +265,7 @@ static int converse(struct session *s)
     if (home)
         snprintf(path, sizeof path, "%s/%s", home, HISTORY_FILE);
     using_history();
+    rl_pre_input_hook = end_at_nul;
     if (path[0])
         read_history(path);
     for (;;) {

@@ -127,6 +127,18 @@ def test_a_chat_at_a_terminal_reads_utf8(tmp_path, locale):
     assert "Où est Zürich 漢字?".encode() in seen, seen
 
 
+@pytest.mark.parametrize("ahead", [b"\x04", b"Hi\n\x04", b"Hi\n\x04\x04"])
+def test_an_end_typed_ahead_ends_a_chat(tmp_path, ahead):
+    """Before the model is loaded, or while it answers."""
+    ours, theirs = pty.openpty()
+    env = {**os.environ, "HOME": str(tmp_path), "TERM": "xterm"}
+    os.write(ours, ahead)
+    p = subprocess.Popen([WEIR, "run", "-m", NANO, "-n", "1"], stdin=theirs, stdout=theirs, stderr=theirs, env=env)
+    os.close(theirs)
+    assert p.wait(60) == 0
+    os.close(ours)
+
+
 def test_several_addresses_have_commas_between_them():
     r = weir("serve", "-m", NANO, "--port", "0", "--host", "127.0.0.1 ::1")
     assert r.returncode == 1 and b"commas" in r.stderr, r
