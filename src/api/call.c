@@ -212,7 +212,7 @@ static bool takes_long(const struct api_call *c)
         (void)request_prompt_logprobs(c->choices[i].req, &n_prompt);
         n += n_prompt + request_n_completion(c->choices[i].req);
     }
-    n = n * (1 + c->n_top) + api_n_prompt_logprobs(c);
+    n = n * (1 + c->n_top) + api_n_prompt_logprobs(c, c->dialect);
     return n > LONG_LOGPROBS || n_values(c) > LONG_VALUES || api_n_ids(c) > LONG_IDS ||
            n_repeated(c) > LONG_REPEATED;
 }

@@ -438,9 +438,10 @@ void api_put_prompt_ids(struct api_choice *ch, struct buf *out);
 uint64_t api_n_ids(const struct api_call *c); /* of an answer as one object, once all have ended */
 
 /* vLLM's prompt_logprobs of the choice's prompt, with a comma before it, and how many numbers there
- * are in an answer; nothing where it was not asked for. All have ended. (prompt_logprobs.c) */
+ * are in an answer of d; nothing where it was not asked for. To put them all have ended.
+ * (prompt_logprobs.c) */
 void api_put_prompt_logprobs(const struct api_choice *ch, struct buf *out);
-uint64_t api_n_prompt_logprobs(const struct api_call *c);
+uint64_t api_n_prompt_logprobs(const struct api_call *c, const struct api_dialect *d);
 
 /* A chunk around one choice: begin writes up to `"index":N`, end from `,"finish_reason"`. */
 void api_chunk_begin(const struct api_choice *ch, struct buf *out);

@@ -242,10 +242,12 @@ enum err api_create_choices(struct api_call *c,
     return OK;
 }
 
-/* Is the answer, in which all choices repeat those of their prompt, of a size that can be held? */
-static enum err check_size(const struct api_call *c, struct err_info *e)
+/* Is the answer of a size that can be held? */
+static enum err check_size(const struct api_call *c,
+                           const struct api_dialect *d,
+                           struct err_info *e)
 {
-    const uint64_t n = api_n_prompt_logprobs(c);
+    const uint64_t n = api_n_prompt_logprobs(c, d);
     if (n <= MAX_PROMPT_LOGPROBS)
         return OK;
     return err_invalid(e,
@@ -382,7 +384,7 @@ enum err api_generate(struct api_call *c,
     struct bodies bodies = {0};
     enum err err;
     if ((err = read_body(c, d, in, &bodies, &job, e)) ||
-        (err = api_create_choices(c, d, &job, e)) || (err = check_size(c, e)) ||
+        (err = api_create_choices(c, d, &job, e)) || (err = check_size(c, d, e)) ||
         (err = api_charge_job(c, &job, e)) || (err = api_submit(c, d, job.params.stream, e))) {
         rename_field(d, &bodies, e);
         api_choices_destroy(c);

@@ -54,13 +54,13 @@ void api_put_prompt_logprobs(const struct api_choice *ch, struct buf *out)
     buf_char(out, ']');
 }
 
-uint64_t api_n_prompt_logprobs(const struct api_call *c)
+uint64_t api_n_prompt_logprobs(const struct api_call *c, const struct api_dialect *d)
 {
     uint64_t n = 0;
     for (uint32_t i = 0; c->prompt_logprobs && i < c->n_choices; i++) {
         uint32_t n_prompt;
         (void)request_prompt(c->choices[i].req, &n_prompt);
-        n += i == 0 || c->dialect != &api_chat ? n_prompt : 0;
+        n += i == 0 || d != &api_chat ? n_prompt : 0;
     }
     return n * (1 + c->n_prompt_top);
 }

@@ -95,13 +95,14 @@ def test_several_answers(server):
 
 
 def test_too_many(start_server):
-    """Each answer repeats them, so they are bounded before anything is computed."""
+    """Answers repeat them, but those of a chat, so they are bounded before anything is computed."""
     server = start_server("--context", 4096)
     asked = {"prompt": [5] * 4000, "max_tokens": 0, "prompt_logprobs": 20, "n": 128}
     error = server.json("POST", COMPLETIONS, asked, status=400)["error"]
     assert error["param"] == "prompt_logprobs" and str(128 * 4000 * 21) in error["message"]
-    chat = {"messages": [{"role": "user", "content": "a " * 1000}], "max_tokens": 0, "prompt_logprobs": 20, "n": 128}
-    assert len(server.json("POST", CHAT, chat)["choices"]) == 128
+    chat = {"messages": [{"role": "user", "content": "a " * 3500}], "max_tokens": 0, "prompt_logprobs": 20, "n": 128}
+    answer = server.json("POST", CHAT, chat)
+    assert len(answer["choices"]) == 128 and 128 * 21 * len(answer["prompt_logprobs"]) > 8388608
 
 
 @pytest.mark.parametrize("route, asked", [(CHAT, MESSAGES), (COMPLETIONS, TEXT)])
