@@ -242,18 +242,32 @@ enum err api_create_choices(struct api_call *c,
     return OK;
 }
 
+/* Log-probabilities of prompts that an echo repeats: each choice has its own. */
+static uint64_t n_echoed(const struct api_call *c)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; c->echo && c->logprobs && i < c->n_choices; i++) {
+        uint32_t n_prompt;
+        (void)request_prompt(c->choices[i].req, &n_prompt);
+        n += n_prompt;
+    }
+    return n * (1 + c->n_top);
+}
+
 /* Is the answer of a size that can be held? */
 static enum err check_size(const struct api_call *c,
                            const struct api_dialect *d,
                            struct err_info *e)
 {
-    const uint64_t n = api_n_prompt_logprobs(c, d);
+    const uint64_t n = api_n_prompt_logprobs(c, d) + n_echoed(c);
     if (n <= MAX_PROMPT_LOGPROBS)
         return OK;
+    const char *field = c->prompt_logprobs ? "prompt_logprobs" : "logprobs";
     return err_invalid(e,
-                       "prompt_logprobs",
-                       "'prompt_logprobs' would give %llu log-probabilities, of which an answer "
-                       "may have %u",
+                       field,
+                       "'%s' would give %llu log-probabilities of prompts, of which an answer may "
+                       "have %u",
+                       field,
                        (unsigned long long)n,
                        MAX_PROMPT_LOGPROBS);
 }

@@ -100,6 +100,10 @@ def test_too_many(start_server):
     asked = {"prompt": [5] * 4000, "max_tokens": 0, "prompt_logprobs": 20, "n": 128}
     error = server.json("POST", COMPLETIONS, asked, status=400)["error"]
     assert error["param"] == "prompt_logprobs" and str(128 * 4000 * 21) in error["message"]
+    echo = {"prompt": [5] * 4000, "max_tokens": 0, "echo": True, "logprobs": 20, "n": 100}
+    error = server.json("POST", COMPLETIONS, echo, status=400)["error"]
+    assert error["param"] == "logprobs" and str(100 * 4000 * 21) in error["message"]
+    server.json("POST", COMPLETIONS, {**echo, "n": 2})
     chat = {"messages": [{"role": "user", "content": "a " * 3500}], "max_tokens": 0, "prompt_logprobs": 20, "n": 128}
     answer = server.json("POST", CHAT, chat)
     assert len(answer["choices"]) == 128 and 128 * 21 * len(answer["prompt_logprobs"]) > 8388608
