@@ -98,13 +98,14 @@ static enum err load(const struct backend_plugin **out, struct err_info *e)
         return err_set(e, ERR_NOT_FOUND, "WEIR_CUDA_PLUGIN=%s: cannot be read", path);
     path = found[0] ? found : FILE_NAME;
     void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    const char *why = lib ? NULL : dlerror();
-    if (why && path != found && is_absent(why))
-        return err_set(e,
-                       ERR_NOT_FOUND,
-                       "there is no " FILE_NAME " beside the program nor in the library path");
-    if (why)
+    if (!lib) {
+        const char *why = dlerror();
+        if (path != found && is_absent(why))
+            return err_set(e,
+                           ERR_NOT_FOUND,
+                           "there is no " FILE_NAME " beside the program nor in the library path");
         return err_set(e, ERR_UNSUPPORTED, "%s: cannot be loaded: %s", path, why);
+    }
     plugin_entry_fn entry;
     *(void **)&entry = dlsym(lib, PLUGIN_SYMBOL);
     const struct backend_plugin *p = entry ? entry(&host) : NULL;
