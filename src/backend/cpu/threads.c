@@ -19,13 +19,16 @@ enum {
     SPINS_BEFORE_YIELD = 4000, /* some 50 us: the machine may have more to do than we know */
     YIELDS_BEFORE_SLEEP = 200, /* an idle worker only */
     ITEM_BITS = 24,
+    PHASES_BEFORE_0 = 100, /* from the start on, so that every program comes by the last number */
 };
 
-/* The cursor's value for an item of a phase. Phases are numbered on from walk to walk, so that a
- * value never comes back: a worker that was put aside for any time takes nothing twice. Between
- * walks the item is NO_ITEM: nothing can be taken while the next walk is being written down. */
+/* The cursor's value for an item of a phase. Phases are numbered on from walk to walk, and from 0
+ * again behind the last number, so that a value comes back after weeks at the soonest: a worker
+ * that was put aside takes nothing twice. Between walks the item is NO_ITEM: nothing can be taken
+ * while the next walk is being written down. */
 #define ITEM_MASK ((UINT64_C(1) << ITEM_BITS) - 1)
 #define NO_ITEM ITEM_MASK
+#define LAST_PHASE (UINT64_MAX >> ITEM_BITS)
 
 /* Time in which a worker found nothing to take though a walk was under way. Its own writes only.
  */
@@ -258,7 +261,8 @@ bool pool_has_items(const struct pool *p, uint32_t phase)
 void pool_walk(
     struct pool *p, const uint32_t *n_items, uint32_t n_phases, pool_item_fn fn, void *ctx)
 {
-    const uint64_t first = atomic_load_explicit(&p->end, memory_order_relaxed) + 1;
+    const uint64_t next = atomic_load_explicit(&p->end, memory_order_relaxed) + 1;
+    const uint64_t first = next + n_phases <= LAST_PHASE ? next : 0;
     const uint64_t begin = clock_ns();
     assert(n_phases <= p->max_phases);
     p->fn = fn;
@@ -344,7 +348,8 @@ enum err pool_create(uint32_t n_threads, uint32_t max_phases, struct pool **out,
     if (!p)
         return err_set(e, ERR_NOMEM, "no memory for the workers");
     *p = (struct pool){.n = n_threads ? n_threads : count_cores(), .max_phases = max_phases};
-    atomic_init(&p->cursor, NO_ITEM);
+    atomic_init(&p->end, LAST_PHASE - PHASES_BEFORE_0);
+    atomic_init(&p->cursor, p->end << ITEM_BITS | NO_ITEM);
     p->n_items = mem_zalloc(max_phases, sizeof *p->n_items);
     pthread_mutex_init(&p->lock, NULL);
     pthread_cond_init(&p->wake, NULL);
