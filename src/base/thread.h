@@ -5,7 +5,8 @@
 #include <pthread.h>
 
 /* pthread_create of one that blocks all signals: these are for the threads that the program made
- * for them. Returns 0, or what pthread_create says. */
+ * for them; and that computes as threads do by default (fenv.h), however this one rounds or traps.
+ * Returns 0, or what pthread_create says. */
 int thread_start(pthread_t *out, void *(*thread_main)(void *), void *arg);
 
 #endif

@@ -265,7 +265,7 @@ enum weir_status weir_generate(struct weir *w,
     struct token_list ids = {0};
     struct err_info why;
     enum err err;
-    locale_t own = lib_use_point();
+    const struct lib_own own = lib_enter();
     *out = NULL;
     if (!(err = lib_take_options(&q, sizeof q, given, given->size, &why)) &&
         !(err = model_must_generate(w->model, &why)) &&
@@ -276,7 +276,7 @@ enum weir_status weir_generate(struct weir *w,
         err = submit(g, &p, q.tokens ? q.tokens : ids.ids, q.tokens ? q.n_tokens : ids.n, &why);
         *out = err ? NULL : g;
     }
-    uselocale(own);
+    lib_leave(&own);
     grammar_release(p.grammar);
     stop_texts_release(p.stops);
     token_list_deinit(&ids);
@@ -356,7 +356,9 @@ enum weir_status weir_embed(struct weir *w, const char *text, float *vector, str
     struct weir_result result;
     struct weir_error failed;
     struct err_info why;
+    const struct lib_own own = lib_enter();
     enum err err = encode_whole(w, text, &ids, &why);
+    lib_leave(&own);
     if (!err && engine_pooling(w->engine) == POOLING_NONE)
         err = err_set(&why, ERR_UNSUPPORTED, "the model has an embedding for each token");
     p.output = OUTPUT_EMBEDDING;

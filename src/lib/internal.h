@@ -16,6 +16,7 @@
 #include "engine/engine.h"
 #include "lib/weir.h"
 
+#include <fenv.h>
 #include <locale.h>
 #include <pthread.h>
 
@@ -51,9 +52,15 @@ struct weir_generation {
     struct buf piece;
 };
 
-/* weir.c. Numbers of schemas and templates are read and written with a point, whatever the
- * program's language: by this thread, until it is given back what it had. */
-locale_t lib_use_point(void);
+/* weir.c. Numbers are read and written with a point, whatever the program's language, and computed
+ * as in any program, however it rounds or traps: by this thread, until it is given back what it
+ * had. */
+struct lib_own {
+    locale_t locale;
+    fenv_t env;
+};
+struct lib_own lib_enter(void);
+void lib_leave(const struct lib_own *own);
 /* Fill *e, if not NULL. */
 enum weir_status lib_status(enum err err, const struct err_info *from, struct weir_error *e);
 /* The defaults in own[n], as whoever has room for `size` bytes knows them. */

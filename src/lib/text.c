@@ -86,7 +86,9 @@ enum weir_status weir_tokenize(const struct weir *w,
 {
     struct token_list ids = {0};
     struct err_info why;
+    const struct lib_own own = lib_enter();
     enum err err = lib_encode(w, text, add_special, parse_special, &ids, &why);
+    lib_leave(&own);
     if (!err)
         give(&ids, tokens, max, n_tokens);
     token_list_deinit(&ids);
@@ -103,9 +105,9 @@ enum weir_status weir_apply_template(const struct weir *w,
 {
     struct token_list ids = {0};
     struct err_info why;
-    locale_t own = lib_use_point();
+    const struct lib_own own = lib_enter();
     enum err err = lib_encode_chat(w, messages, n_messages, &ids, &why);
-    uselocale(own);
+    lib_leave(&own);
     if (!err)
         give(&ids, tokens, max, n_tokens);
     token_list_deinit(&ids);

@@ -80,9 +80,18 @@ void weir_set_log(void (*fn)(void *ctx, int level, const char *text), void *ctx)
     log_set_sink(fn ? fn : drop_line, ctx);
 }
 
-locale_t lib_use_point(void)
+struct lib_own lib_enter(void)
 {
-    return uselocale(c_locale);
+    struct lib_own own = {.locale = uselocale(c_locale)};
+    fegetenv(&own.env);
+    fesetenv(FE_DFL_ENV);
+    return own;
+}
+
+void lib_leave(const struct lib_own *own)
+{
+    fesetenv(&own->env);
+    uselocale(own->locale);
 }
 
 /* --- opening and closing --------------------------------------------------------------------- */
@@ -206,9 +215,9 @@ enum weir_status weir_open(const struct weir_options *given,
     struct weir *w = mem_zalloc(1, sizeof *w);
     w->stop_fd = -1;
     pthread_mutex_init(&w->lock, NULL);
-    locale_t own = lib_use_point();
+    const struct lib_own own = lib_enter();
     err = open_parts(w, &o, &why);
-    uselocale(own);
+    lib_leave(&own);
     if (err)
         weir_close(w);
     else

@@ -6,6 +6,7 @@
 #include "lib/internal.h"
 #include "scratch.h"
 
+#include <fenv.h>
 #include <jansson.h>
 #include <math.h>
 #include <pthread.h>
@@ -414,6 +415,28 @@ static void test_embeddings(void **state)
     weir_close(w);
 }
 
+/* How a program rounds is neither taken over nor changed. */
+static void test_rounding_is_the_programs(void **state)
+{
+    (void)state;
+    const int modes[] = {FE_TONEAREST, FE_UPWARD};
+    int modes_after[2];
+    float vectors[2][4096] = {{0}};
+    uint32_t n = 0;
+    for (int i = 0; i < 2; i++) {
+        fesetround(modes[i]);
+        struct weir *w = open_model(BERT, 4, 64);
+        n = weir_n_embd(w);
+        assert_int_equal(weir_embed(w, "abcab", vectors[i], NULL), WEIR_OK);
+        weir_close(w);
+        modes_after[i] = fegetround();
+    }
+    fesetround(FE_TONEAREST);
+    assert_memory_equal(modes_after, modes, sizeof modes);
+    assert_true(n > 0 && n <= 4096);
+    assert_memory_equal(vectors[0], vectors[1], n * sizeof(float));
+}
+
 static void count_line(void *ctx, int level, const char *text)
 {
     assert_true(level <= 2 && text[0] != '\0');
@@ -462,6 +485,7 @@ int main(void)
         cmocka_unit_test(test_drafts_change_no_answer),
         cmocka_unit_test(test_a_folder_for_prefixes),
         cmocka_unit_test(test_embeddings),
+        cmocka_unit_test(test_rounding_is_the_programs),
         cmocka_unit_test(test_warnings_go_where_they_are_wanted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
