@@ -154,14 +154,15 @@ static void open_phase(struct pool *p, uint64_t phase)
 
 /* Take an item if one is free, end the wait and do it. False if there was none at the cursor `at`.
  * While a walk is under way first and n_items stand still; a worker that comes late may read those
- * of another walk than `at` is from, but then the cursor has moved on, and the exchange fails. */
+ * of another walk than `at` is from, but then the cursor has moved on, and the exchange fails:
+ * n_items are acquired, so that whoever sees a new one sees that too. */
 static bool do_item(struct pool *p, uint64_t at, uint32_t worker, struct wait *w)
 {
     const uint64_t phase = at >> ITEM_BITS;
     const uint64_t index = phase - atomic_load_explicit(&p->first, memory_order_relaxed);
     if ((at & ITEM_MASK) == NO_ITEM || index >= p->max_phases)
         return false;
-    const uint32_t n = atomic_load_explicit(&p->n_items[index], memory_order_relaxed);
+    const uint32_t n = atomic_load_explicit(&p->n_items[index], memory_order_acquire);
     if ((at & ITEM_MASK) >= n)
         return false;
     if (!atomic_compare_exchange_strong_explicit(
@@ -269,7 +270,7 @@ void pool_walk(
     p->ctx = ctx;
     for (uint32_t i = 0; i < n_phases; i++) {
         assert(n_items[i] < NO_ITEM);
-        atomic_store_explicit(&p->n_items[i], n_items[i], memory_order_relaxed);
+        atomic_store_explicit(&p->n_items[i], n_items[i], memory_order_release);
     }
     atomic_store_explicit(&p->first, first, memory_order_relaxed);
     atomic_store(&p->end, first + n_phases);
