@@ -142,7 +142,7 @@ static enum err start_events(struct weir *w, struct err_info *e)
     if (w->stop_fd < 0)
         return err_set(e, ERR_IO, "cannot create an eventfd");
     if (thread_start(&w->events, lib_events_main, w) != 0)
-        return err_set(e, ERR_IO, "cannot start a thread");
+        return err_set(e, ERR_NOMEM, "cannot start a thread");
     w->has_events = true;
     return OK;
 }

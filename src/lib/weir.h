@@ -35,8 +35,8 @@ const char *weir_version(void); /* "0.1.0" */
 
 enum weir_status {
     WEIR_OK,
-    WEIR_ERR_NOMEM,       /* an allocation sized by a model, options or a request failed */
-    WEIR_ERR_IO,          /* the operating system refused a file or a thread */
+    WEIR_ERR_NOMEM,       /* no memory for what a model, options or a request want; no thread */
+    WEIR_ERR_IO,          /* the operating system refused a file */
     WEIR_ERR_FORMAT,      /* the model's file is not what it claims to be */
     WEIR_ERR_UNSUPPORTED, /* neither this build nor this model does it */
     WEIR_ERR_INVALID,     /* what was given is out of range, or no UTF-8 */

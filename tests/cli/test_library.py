@@ -138,6 +138,51 @@ def test_a_program_that_writes_numbers_with_commas(prefix, tmp_path):
     assert re.fullmatch(r"2\.5 0,5 1\.250*", said), said
 
 
+NO_THREADS = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <weir.h>
+
+static int left;
+
+int pthread_create(pthread_t *t, const pthread_attr_t *a, void *(*fn)(void *), void *arg)
+{
+    int (*real)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+    *(void **)&real = dlsym(RTLD_NEXT, "pthread_create");
+    return left-- > 0 ? real(t, a, fn, arg) : EAGAIN;
+}
+
+int main(int argc, char **argv)
+{
+    for (int n = 0; argc == 2 && n < 4; n++) { /* worker, engine, events */
+        struct weir_options o;
+        struct weir_error e;
+        struct weir *w;
+        weir_options_init(&o);
+        o.model = argv[1];
+        o.device = "cpu";
+        o.n_threads = 2;
+        left = n;
+        enum weir_status status = weir_open(&o, &w, &e);
+        printf("%d ", status - (n < 3 ? WEIR_ERR_NOMEM : WEIR_OK));
+        weir_close(w);
+    }
+    return 0;
+}
+"""
+
+
+def test_threads_that_are_refused(prefix, tmp_path):
+    """Whichever it is: no memory, as the header says, and nothing left behind."""
+    (tmp_path / "threads.c").write_text(NO_THREADS)
+    flags = [f"-I{prefix}/include", f"-L{prefix}/lib", "-lweir", f"-Wl,-rpath,{prefix}/lib", "-ldl"]
+    output("cc", tmp_path / "threads.c", *flags, "-o", tmp_path / "threads")
+    assert output(tmp_path / "threads", NANO) == "0 0 0 0 "
+
+
 def test_nothing_else_is_exported(prefix):
     names = functions() - {"weir_options_init", "weir_request_init"}  # inline
     assert len(names) > 15
