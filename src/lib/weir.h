@@ -10,8 +10,9 @@
  * Threads: every function may be called from any thread, also for one model at once, but for what
  * its comment says. A generation has one reader at a time. The library's own threads do the work,
  * and block all signals; no callback of yours but the log's runs in them. The locale and the modes
- * of floating point (fenv.h) of who calls change nothing, and stay as they are. After fork() a
- * child must not use what its parent opened.
+ * of floating point (fenv.h) of who calls change nothing, and stay as they are. Templates and forms
+ * that nest deeply take half a MiB of the caller's stack. After fork() a child must not use what
+ * its parent opened.
  *
  * Errors: a status other than WEIR_OK, with a text in *e where e is not NULL. What a caller gives
  * is checked; handles are not, and where nothing else is said pointers must not be NULL. What an
@@ -103,7 +104,8 @@ enum weir_status weir_open(const struct weir_options *o, struct weir **out, stru
  * is free. NULL is fine. */
 void weir_close(struct weir *w);
 
-uint32_t weir_n_ctx(const struct weir *w);   /* tokens that prompt and answer may have */
+/* Tokens that prompt and answer may have; fewer than options want where KV memory holds no more. */
+uint32_t weir_n_ctx(const struct weir *w);
 uint32_t weir_n_vocab(const struct weir *w); /* tokens are below this */
 uint32_t weir_n_embd(const struct weir *w);  /* values of an embedding */
 bool weir_generates(const struct weir *w);   /* false: an encoder, for weir_embed alone */

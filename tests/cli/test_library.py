@@ -183,6 +183,80 @@ def test_threads_that_are_refused(prefix, tmp_path):
     assert output(tmp_path / "threads", NANO) == "0 0 0 0 "
 
 
+SMALL_STACK = r"""
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <weir.h>
+
+static const char *model;
+
+static char *nest(const char *begin, const char *within, const char *end, int n)
+{
+    char *text = malloc(strlen(within) + n * (strlen(begin) + strlen(end)) + 1), *at = text;
+    for (int i = 0; i < n; i++)
+        at += sprintf(at, "%s", begin);
+    at += sprintf(at, "%s", within);
+    for (int i = 0; i < n; i++)
+        at += sprintf(at, "%s", end);
+    return text;
+}
+
+static void *run(void *arg)
+{
+    const struct weir_message m = {"user", "x"};
+    struct weir_options o;
+    struct weir_request q;
+    struct weir *w;
+    size_t n;
+    weir_options_init(&o);
+    o.model = model;
+    o.device = "cpu";
+    for (int depth = 100; depth < 2000; depth += 100) {
+        char *braces = nest("[", "1", "]", depth), *brackets = nest("(", braces, ")", depth);
+        o.chat_template = nest("{{ ", brackets, " }}", 1);
+        if (weir_open(&o, &w, NULL))
+            continue; /* nested too deeply */
+        (void)weir_apply_template(w, &m, 1, NULL, 0, &n, NULL);
+        weir_close(w);
+        puts("template");
+    }
+    o.chat_template = NULL;
+    if (weir_open(&o, &w, NULL))
+        return NULL;
+    for (int depth = 20; depth < 2000; depth += 20) {
+        struct weir_generation *g = NULL;
+        weir_request_init(&q);
+        q.prompt = "x";
+        q.json_schema = nest("{\"minItems\":1,\"type\":\"array\",\"items\":", "{}", "}", depth);
+        puts(weir_generate(w, &q, &g, NULL) ? "refused" : "schema");
+        weir_free(g);
+    }
+    weir_close(w);
+    return NULL;
+}
+
+int main(int argc, char **argv)
+{
+    pthread_attr_t a;
+    pthread_t t;
+    model = argv[argc - 1];
+    pthread_attr_init(&a);
+    pthread_attr_setstacksize(&a, 512 << 10);
+    return pthread_create(&t, &a, run, NULL) || pthread_join(t, NULL);
+}
+"""
+
+
+def test_half_a_mebibyte_of_stack(prefix, tmp_path):
+    """That much is enough for whatever nests, up to where it is refused."""
+    (tmp_path / "small.c").write_text(SMALL_STACK)
+    flags = [f"-I{prefix}/include", f"-L{prefix}/lib", "-lweir", f"-Wl,-rpath,{prefix}/lib"]
+    output("cc", tmp_path / "small.c", *flags, "-o", tmp_path / "small")
+    assert set(output(tmp_path / "small", NANO).split()) == {"template", "schema", "refused"}
+
+
 def test_nothing_else_is_exported(prefix):
     names = functions() - {"weir_options_init", "weir_request_init"}  # inline
     assert len(names) > 15
