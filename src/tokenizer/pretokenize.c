@@ -179,7 +179,7 @@ static const struct pretokenize_rule rules[] = {
     },
     {
         .names = " gpt-2 phi-2 mpt olmo jais trillion granite-docling exaone4 gigachat a.x-4.0 "
-                 "mellum modern-bert jina-es jina-de jina-v2-es jina-v2-de ",
+                 "mellum modern-bert jina-es jina-de jina-v2-es jina-v2-de gpt-neox ",
         .stages = {STAGE(gpt2_ops)},
     },
     {

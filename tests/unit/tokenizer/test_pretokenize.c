@@ -92,6 +92,7 @@ static void test_names(void **state)
     assert_words("default", "Hello, 12345", "Hello|,| |123|45");
     assert_words("default", "a`b $5", "a|`|b| |$|5");
     assert_words("falcon", "a`b 1234", "a|`|b| |123|4");
+    assert_words("gpt-neox", "a`b 1234", "a|`|b| 1234");
 }
 
 /* One or two lines for each family of patterns: what tells it from the others. */
