@@ -1,6 +1,8 @@
 /* BPE over small vocabularies whose ids are known by hand. */
 #include "unit/tokenizer/toy_vocab.h"
 
+#include "base/log.h"
+
 /* Ids: 0..255 the bytes, then these. "\xc4\xa0" is how a blank is written. */
 static const struct toy_token tokens[] = {{"lo", 0, 0},
                                           {"low", 0, 0},
@@ -50,6 +52,47 @@ static void test_whole_words(void **state)
     assert_encodes(l.t, "wel", false, "wel");
     assert_encodes(l.t, "wels", false, "w|e|l|s");
     unload(&l);
+}
+
+static void keep_line(void *ctx, int level, const char *line)
+{
+    struct buf *lines = ctx;
+    buf_printf(lines, "%d: %s\n", level, line);
+}
+
+/* No pre-tokenizer, or one that nobody knows: a warning, and words as the default has them: digits
+ * by three, which gpt-2's are not. */
+static void test_unknown_rule(void **state)
+{
+    (void)state;
+    static const struct toy_token pair[] = {{"34", 0, 0}, {NULL, 0, 0}};
+    static const char *const made[] = {"3 4", NULL};
+    static const struct {
+        const char *pre, *warning, *words;
+    } cases[] = {
+        {"gpt-2", NULL, "1|2|34"},
+        {"default", NULL, "1|2|3|4"},
+        {"no\033[2Jbody's", "no pre-tokenizer named 'no?[2Jbody's'; using the default", "1|2|3|4"},
+        {NULL, "the file names no pre-tokenizer; using the default", "1|2|3|4"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const struct toy digits = {.model = "gpt2",
+                                   .pre = cases[i].pre,
+                                   .tokens = pair,
+                                   .merges = made,
+                                   .byte_tokens = true};
+        struct buf lines = {0};
+        log_set_sink(keep_line, &lines);
+        struct loaded l = load_toy(&digits);
+        log_set_sink(NULL, NULL);
+        if (cases[i].warning)
+            assert_non_null(strstr(buf_cstr(&lines), cases[i].warning));
+        else
+            assert_int_equal(lines.len, 0);
+        assert_encodes(l.t, "1234", false, cases[i].words);
+        unload(&l);
+        buf_deinit(&lines);
+    }
 }
 
 static void test_special(void **state)
@@ -177,6 +220,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_merges),
         cmocka_unit_test(test_whole_words),
+        cmocka_unit_test(test_unknown_rule),
         cmocka_unit_test(test_special),
         cmocka_unit_test(test_merge_to_control),
         cmocka_unit_test(test_user_defined_across_pieces),
