@@ -239,6 +239,19 @@ def test_templates_of_the_operator(start_server, tmp_path):
         assert done.returncode == 1 and "--chat-template-file" in done.stderr and words in done.stderr
 
 
+def test_a_template_that_cannot_be_run(start_server, tmp_path):
+    """The start says so and why, and so does each route of chats; whole prompts are answered."""
+    server = start_server("-m", with_template(tmp_path / "m.gguf", "x\n{% if %}"))
+    assert server.log.count("the chat template cannot be run, so the chat route will refuse: line 2") == 1
+    messages = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 2}
+    for path, body in ((CHAT, messages), ("/v1/messages", messages), ("/v1/responses", {"input": "hi"}),
+                       ("/apply-template", messages)):
+        said = server.json("POST", path, body, status=501)["error"]["message"]
+        assert "chat template cannot be run (line 2" in said and "/v1/completions" in said, path
+    answer = server.json("POST", "/v1/completions", {"prompt": "hi", "max_tokens": 2})
+    assert answer["choices"][0]["finish_reason"]
+
+
 def test_template_for_tools(start_server, tmp_path):
     """A file may have a second template: that of requests which may call tools."""
     path = with_template(tmp_path / "m.gguf", "plain{{ messages[-1].content }}")
@@ -383,3 +396,23 @@ def test_other_words_for_reasoning(start_server):
     assert prompt_of(server, ask, chat_template_kwargs={**kept, "clear_thinking": 1}) == "-True1FalseFalse"
     both = {"messages": ask, "reasoning_effort": "low", "chat_template_kwargs": {"reasoning_strength": "high"}}
     assert "reasoning_strength" in server.json("POST", "/apply-template", both, status=400)["error"]["message"]
+
+
+def test_variables_of_a_request(start_server):
+    """What a request says of its variables, the template reads; what means something already is refused."""
+    server = start_server("--tool-format", "hermes", "--chat-template",
+                          "{{ messages[0].content }} {{ enable_thinking }} {{ depth.most if depth }} "
+                          "{% for d in documents or [] %}<{{ d.text }}>{% endfor %}"
+                          "{% for t in tools or [] %}[{{ t.function.name }}]{% endfor %}")
+    ask, texts = [{"role": "user", "content": "-"}], [{"text": "a"}, {"text": "b"}]
+    tools = [{"type": "function", "function": {"name": n}} for n in ("f", "g")]
+    both = {"documents": texts, "tools": tools}
+    assert prompt_of(server, ask) == "- True  "
+    assert prompt_of(server, ask, chat_template_kwargs={**both, "enable_thinking": False,
+                                                        "depth": {"most": 7}}) == "- False 7 <a><b>[f][g]"
+    assert prompt_of(server, ask, **both) == "- True  <a><b>[f][g]"
+    for name, more in (("documents", both), ("tools", both), ("messages", {}), ("bos_token", {}), ("eos_token", {})):
+        body = {"messages": ask, **more, "chat_template_kwargs": {name: []}}
+        said = server.json("POST", "/apply-template", body, status=400)["error"]["message"]
+        assert f"'chat_template_kwargs' may not set '{name}'" in said
+    server.json("POST", "/apply-template", {"messages": ask, "documents": ["a"]}, status=400)
