@@ -9,6 +9,7 @@ import urllib.parse
 
 import pytest
 
+from conftest import MODEL
 from uploads import form
 
 # A sanitizer reserves more addresses than any limit.
@@ -151,3 +152,26 @@ def test_a_large_body_leaves_nothing(start_server):
     while resident(server) > before + 60:
         assert time.monotonic() < end, (before, resident(server))
         time.sleep(0.1)
+
+
+def mappings(server):
+    """-> name, fields of each part of its memory, as /proc has them."""
+    found = []
+    with open(f"/proc/{server.process.pid}/smaps") as f:
+        for line in f:
+            words = line.split()
+            if not words[0].endswith(":"):
+                found.append((" ".join(words[5:]), {}))
+            else:
+                found[-1][1][words[0][:-1]] = words[1:]
+    return found
+
+
+def test_weights_are_held_once(start_server):
+    """In panels, which lie in huge pages where the system has them; the file's own pages are let go."""
+    server = start_server()
+    parts = mappings(server)
+    file = [int(fields["Rss"][0]) for name, fields in parts if name == os.path.realpath(MODEL)]
+    assert file and sum(file) < os.path.getsize(MODEL) / 1024 / 4
+    if os.path.exists("/sys/kernel/mm/transparent_hugepage"):
+        assert any(int(fields["Size"][0]) >= 2048 and "hg" in fields["VmFlags"] for _, fields in parts)
