@@ -9,11 +9,14 @@
 #include "backend/cpu/limits.h"
 #include "backend/cpu/threads.h"
 #include "base/clock.h"
+#include "base/machine.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { N_ITEMS = 257, N_PHASES = 20 };
@@ -110,6 +113,74 @@ static void creation_has_limits(void **state)
     assert_in_range(pool_size(p), 1, (uint32_t)sysconf(_SC_NPROCESSORS_ONLN));
     pool_destroy(p);
     pool_destroy(NULL);
+}
+
+/* CPUs that have the same siblings are one core. */
+static uint32_t count_cores(void)
+{
+    enum { LINE = 256 };
+    uint32_t *cpus, n = 0;
+    const uint32_t n_cpus = machine_cpus(&cpus), quota = machine_cpu_quota();
+    char(*lines)[LINE] = calloc(n_cpus, LINE);
+    for (uint32_t i = 0; i < n_cpus; i++) {
+        char path[96];
+        snprintf(path,
+                 sizeof path,
+                 "/sys/devices/system/cpu/cpu%u/topology/thread_siblings_list",
+                 cpus[i]);
+        FILE *f = fopen(path, "r");
+        if (!f || !fgets(lines[n], LINE, f))
+            snprintf(lines[n], LINE, "cpu %u", cpus[i]);
+        if (f)
+            fclose(f);
+        uint32_t same = 0;
+        while (strcmp(lines[same], lines[n]) != 0)
+            same++;
+        n += same == n;
+    }
+    free(lines);
+    free(cpus);
+    return n < quota ? n : quota;
+}
+
+static void there_is_one_for_each_core(void **state)
+{
+    (void)state;
+    struct pool *p;
+    assert_int_equal(pool_create(0, 1, &p, NULL), OK);
+    print_message("%u cores\n", pool_size(p));
+    assert_int_equal(pool_size(p), count_cores());
+    pool_destroy(p);
+}
+
+static double cpu_seconds(void)
+{
+    struct timespec t;
+    assert_int_equal(clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t), 0);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static void do_nothing(void *ctx, uint32_t item, uint32_t worker)
+{
+    (void)ctx;
+    (void)item;
+    (void)worker;
+}
+
+/* Seven that spun for 300 ms would take as much of each CPU there is. */
+static void idle_workers_sleep(void **state)
+{
+    (void)state;
+    struct pool *p;
+    assert_int_equal(pool_create(8, 1, &p, NULL), OK);
+    for (int i = 0; i < 3; i++) { /* woken, they go to sleep again */
+        pool_each(p, 100, do_nothing, NULL);
+        usleep(100000); /* until the last of them is put on a busy machine */
+        const double before = cpu_seconds();
+        usleep(300000);
+        assert_true(cpu_seconds() - before < 0.1);
+    }
+    pool_destroy(p);
 }
 
 static void take_a_moment(void *ctx, uint32_t phase, uint32_t item, uint32_t worker)
@@ -272,6 +343,8 @@ int main(void)
         cmocka_unit_test(phases_see_each_other),
         cmocka_unit_test(empty_phases_and_crowds),
         cmocka_unit_test(creation_has_limits),
+        cmocka_unit_test(there_is_one_for_each_core),
+        cmocka_unit_test(idle_workers_sleep),
         cmocka_unit_test(reading_is_timed),
         cmocka_unit_test(waiting_is_counted),
         cmocka_unit_test(waiting_has_its_use),
