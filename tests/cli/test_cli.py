@@ -409,7 +409,7 @@ def test_bench_json():
     for line in lines:
         assert line["tok_s"] > 0 and line["limit"] > 0 and line["tokens"] > 0
         assert abs(line["limit_fraction"] - line["tok_s"] / line["limit"]) < 0.01
-        assert "spread" in line
+        assert "spread" in line and 0 <= line["waiting"] < 1
 
 
 def test_inspect_is_readable():
