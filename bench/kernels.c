@@ -1,5 +1,5 @@
-/* Every kernel of every instruction set that this machine has: checked against plain arithmetic in
- * double, and timed on one thread beside the machine's limits.
+/* Every kernel of every instruction set that this machine has, but those that store keys and values
+ * or take a column out of a panel: checked, and timed on one thread beside the machine's limits.
  *
  *     kernels                          everything, minutes
  *     kernels --isa avx512 --k 5632    one instruction set, another length of the sums
@@ -8,10 +8,11 @@
  * What a kernel is bound by is the larger of operations / peak and bytes / bandwidth, where bytes
  * are those that come from memory, of which `stream` shapes read twice what the last cache holds:
  * `cached` ones find all in the caches. `error` is the
- * normalised mean square error: of matrices and rows against exact arithmetic on unrounded
- * activations, of attention against the plain C kernel over the same keys and values. The run fails
- * if one is larger than its format explains. */
-#include "backend/cpu/kernels.h"
+ * normalised mean square error: of matrices and some rows against exact arithmetic on unrounded
+ * activations, of attention, over the same keys and values, and of all else against the plain C
+ * kernels. The run fails if one is larger than its format explains. */
+#include "kernels.h"
+
 #include "backend/cpu/panel.h"
 #include "base/clock.h"
 #include "base/mem.h"
@@ -29,11 +30,6 @@
 #define HUGE_PAGE_BYTES ((size_t)2 << 20)
 
 enum { CACHED_PANELS = 8, N_ROUNDS = 7, MAX_ROWS = 256 };
-
-struct options {
-    const char *isa, *kernel;
-    uint32_t k;
-};
 
 static const char *const isas[] = {"reference", "avx2", "avx-vnni", "avx512", "avx512-bf16", "amx"};
 
@@ -58,8 +54,6 @@ static double max_error(enum panel_format format, uint32_t k)
     }
 }
 
-#define COUNT(a) (sizeof(a) / sizeof(a)[0])
-
 /* What is read from memory: twice what the last cache holds, so that nothing is left there. */
 static size_t stream_bytes(void)
 {
@@ -80,21 +74,7 @@ static uint8_t *huge_memory(size_t n)
     return p;
 }
 
-struct bench {
-    const struct options *o;
-    const struct cpu_kernels *k;
-    double int8, f32, bf16, read; /* a second: operations, bytes */
-    int n_run, n_failed;
-};
-
-/* Something to time: fn does all of it once. */
-struct timed {
-    void (*fn)(void *ctx);
-    void *ctx;
-};
-
-/* Seconds of one call, the best of several rounds of at least 10 ms. */
-static double seconds_of(struct timed t)
+double seconds_of(struct timed t)
 {
     double best = 1e9;
     uint64_t n = 1;
@@ -116,21 +96,20 @@ static double seconds_of(struct timed t)
     return best;
 }
 
-/* A line of the table. bytes: from memory. error < 0: not checked here. */
-static void report(struct bench *b,
-                   const char *name,
-                   const char *shape,
-                   double seconds,
-                   double ops,
-                   double peak,
-                   double bytes,
-                   double error,
-                   double max_error)
+void report(struct bench *b,
+            const char *name,
+            const char *shape,
+            double seconds,
+            double ops,
+            double peak,
+            double bytes,
+            double error,
+            double max_error)
 {
     const double by_ops = ops / peak, by_bytes = bytes / b->read;
     const double limit = by_ops > by_bytes ? by_ops : by_bytes;
     const bool wrong = error >= 0 && !(error <= max_error);
-    printf("%-16s %-16s %-24s", b->k->name, name, shape);
+    printf("%-16s %-20s %-24s", b->k->name, name, shape);
     if (bytes > 0)
         printf(" %6.1f GB/s", bytes / seconds * 1e-9);
     else
@@ -147,9 +126,19 @@ static void report(struct bench *b,
     b->n_run++;
 }
 
-static bool wanted(const struct bench *b, const char *name)
+bool wanted(const struct bench *b, const char *name)
 {
     return !b->o->kernel || strncmp(name, b->o->kernel, strlen(b->o->kernel)) == 0;
+}
+
+double nmse(const float *got, const float *want, size_t n)
+{
+    double num = 0, den = 0;
+    for (size_t i = 0; i < n; i++) {
+        num += ((double)got[i] - want[i]) * ((double)got[i] - want[i]);
+        den += (double)want[i] * want[i];
+    }
+    return num / den;
 }
 
 /* --- linear ---------------------------------------------------------------------------------- */
@@ -298,38 +287,70 @@ static void bench_linear(struct bench *b, enum panel_format format)
 
 /* --- attention ------------------------------------------------------------------------------- */
 
+enum { DEPTH = 1536, SLOTS = 16 };
+
 struct attention {
     const struct cpu_kernels *kernels;
     struct attn_job job;
     uint32_t n_contexts, n_blocks; /* each */
     uint32_t *blocks;
+    float *parts, *open; /* of the ranges of one context, and of one that is not at its end */
+};
+
+/* One context by the three ways that there are. */
+static void whole(const struct attention *a)
+{
+    a->kernels->attend(&a->job);
+}
+
+static void by_ranges(const struct attention *a)
+{
+    const size_t part = attn_part_floats(a->job.kv->head_dim);
+    for (uint32_t r = 0; r < DEPTH / ATTN_RANGE; r++)
+        a->kernels->attend_part(&a->job, r, a->parts + r * part);
+    a->kernels->attend_merge(&a->job, a->parts, DEPTH / ATTN_RANGE);
+}
+
+static void by_steps(const struct attention *a)
+{
+    const struct attn_sums sums = {.total = a->parts, .open = a->open};
+    const uint32_t middle = DEPTH / 2 / ATTN_RANGE * ATTN_RANGE;
+    a->kernels->attend_some(&a->job, 0, middle, &sums);
+    a->kernels->attend_some(&a->job, middle, DEPTH, &sums);
+    a->kernels->attend_merge(&a->job, a->parts, 1);
+}
+
+static const struct {
+    const char *suffix;
+    void (*run)(const struct attention *a);
+} ways[] = {{"", whole}, {"/ranges", by_ranges}, {"/steps", by_steps}};
+
+struct all_contexts {
+    struct attention *a;
+    void (*run)(const struct attention *a);
 };
 
 static void run_attention(void *ctx)
 {
-    struct attention *a = ctx;
-    for (uint32_t i = 0; i < a->n_contexts; i++) {
-        a->job.blocks = a->blocks + (size_t)i * a->n_blocks;
-        a->kernels->attend(&a->job);
+    const struct all_contexts *all = ctx;
+    for (uint32_t i = 0; i < all->a->n_contexts; i++) {
+        all->a->job.blocks = all->a->blocks + (size_t)i * all->a->n_blocks;
+        all->run(all->a);
     }
 }
 
 /* Against the plain kernel, over the first context. */
-static double attention_error(const struct attention *a, size_t n)
+static double attention_error(struct attention *a, void (*run)(const struct attention *a), size_t n)
 {
-    struct attn_job j = a->job;
     float *want = mem_alloc(n * sizeof *want);
-    double num = 0, den = 0;
-    j.blocks = a->blocks;
-    a->kernels->attend(&j);
+    struct attn_job j = a->job;
     j.out = want;
+    j.blocks = a->job.blocks = a->blocks;
+    run(a);
     cpu_kernels_plain.attend(&j);
-    for (size_t i = 0; i < n; i++) {
-        num += ((double)a->job.out[i] - want[i]) * ((double)a->job.out[i] - want[i]);
-        den += (double)want[i] * want[i];
-    }
+    const double error = nmse(a->job.out, want, n);
     free(want);
-    return num / den;
+    return error;
 }
 
 /* Contexts of DEPTH positions in shuffled blocks, one KV head, `group` query heads; latent: of so
@@ -341,7 +362,6 @@ static void bench_attention(struct bench *b,
                             uint32_t group,
                             uint32_t rows)
 {
-    enum { DEPTH = 1536, SLOTS = 16 };
     char name[32], shape[48];
     const uint32_t n_value = latent ? latent : dim;
     snprintf(name, sizeof name, "%s/%s", latent ? "latent" : "attention", kv_type_name(type));
@@ -384,17 +404,27 @@ static void bench_attention(struct bench *b,
                               .out_stride = (size_t)group * n_value,
                               .scale = 0.125f,
                               .scratch = scratch};
-    const double seconds = seconds_of((struct timed){run_attention, &a});
+    a.parts = mem_aligned(DEPTH / ATTN_RANGE * attn_part_floats(dim) * sizeof *a.parts);
+    a.open = mem_aligned(attn_open_floats(dim) * sizeof *a.open);
     snprintf(shape, sizeof shape, "%u rows x %u, dim %u", rows, group, dim);
-    report(b,
-           name,
-           shape,
-           seconds,
-           2.0 * (dim + n_value) * DEPTH * group * rows * a.n_contexts,
-           b->f32,
-           (double)n * (double)kv.block_bytes,
-           attention_error(&a, (size_t)rows * group * n_value),
-           type == KV_F32 ? 1e-11 : 1e-9); /* a tile unit takes 16 bits of a number */
+    const bool slow = b->k == &cpu_kernels_plain; /* which the others are held against, too */
+    for (size_t w = 0; w < (slow ? 1 : COUNT(ways)); w++) {
+        char way[48];
+        snprintf(way, sizeof way, "%s%s", name, ways[w].suffix);
+        struct all_contexts all = {&a, ways[w].run};
+        const double seconds = seconds_of((struct timed){run_attention, &all});
+        report(b,
+               way,
+               shape,
+               seconds,
+               2.0 * (dim + n_value) * DEPTH * group * rows * a.n_contexts,
+               b->f32,
+               (double)n * (double)kv.block_bytes,
+               attention_error(&a, ways[w].run, (size_t)rows * group * n_value),
+               type == KV_F32 ? 1e-11 : 1e-9); /* a tile unit takes 16 bits of a number */
+    }
+    free(a.parts);
+    free(a.open);
     free(memory);
     free(a.blocks);
     free(q);
@@ -603,6 +633,7 @@ static void bench_isa(struct bench *b)
         bench_attention(b, (enum kv_type)type, 576, 512, 16, 2);
     }
     bench_rows(b);
+    bench_rest(b);
 }
 
 static error_t parse_option(int key, char *arg, struct argp_state *s)
