@@ -160,19 +160,24 @@ static bool has_mins(enum gguf_type type)
     return has_second_scale(type) || type == GGUF_TYPE_TQ1_0 || type == GGUF_TYPE_TQ2_0;
 }
 
-/* What rounding may make of a product, besides that of x, as the square of the error: of the sum of
- * |w x|, or (quantised) of the root of that of (w x)^2, as each weight is rounded by itself.
+/* What rounding may make of products, besides that of x, as the mean of the squared errors of n of
+ * them: of the sum of |w x|, or (quantised) of the root of that of (w x)^2, as each weight is
+ * rounded by itself.
  *
- *      f32, bf16     sums in f32; 16 bits of each x
- *      sums          a device's tensor cores cut off what is below the last bit of the largest
- * term, of 16 and the sum so far, where the emulation rounds unless it is told to do as they do
- * (WEIR_EMU_SUMS): some 2^-20 of the terms' size quantised     2^-11 / sqrt(12) .. sqrt(3) of each
- * weight, and as much of its scale: 8e-8. A min and the scale are rounded each, and the weight is a
- * difference: 8 times that. Of one sum it may be 12 times as much. */
-static double bound_of(enum gguf_type type)
+ *      f32, bf16   sums in f32; 16 bits of each x
+ *      sums        a device's tensor cores cut off what is below the last bit of the largest term,
+ *                  of 16 and the sum so far, where the emulation rounds unless it is told to do as
+ *                  they do (WEIR_EMU_SUMS): some 2^-20 of the terms' size
+ *      quantised   2^-11 of each weight, and as much of its scale: 5e-7. A min and the scale are
+ *                  rounded each, and the weight is a difference: 8 times that. The errors add up
+ *                  as chance has it: t = 28 leaves one case in 10^12 (Laurent and Massart, Adaptive
+ *                  estimation of a quadratic functional, 2000, lemma 1). */
+static double bound_of(enum gguf_type type, double n)
 {
-    if (is_quantised(type))
-        return has_mins(type) ? 8e-6 : 1e-6;
+    if (is_quantised(type)) {
+        const double t = 28;
+        return (has_mins(type) ? 4e-6 : 5e-7) * (1 + 2 * sqrt(t / n) + 2 * t / n);
+    }
     return type == GGUF_TYPE_F32    ? 1e-13
            : type == GGUF_TYPE_BF16 ? 1e-11
            : emu_cuts_off()         ? 4e-12
@@ -209,7 +214,7 @@ static struct nmse error_of(const struct linear_case *c, const float *out)
     }
     free(w);
     free(all);
-    if (!(exact.num <= exact.den * bound_of(c->w.type)))
+    if (!(exact.num <= exact.den * bound_of(c->w.type, (double)c->rows * c->n)))
         fail_msg("%s k %u n %u rows %u: nmse %.2e",
                  gguf_type_name(c->w.type),
                  c->k,
