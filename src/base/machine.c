@@ -166,3 +166,43 @@ uint32_t machine_cpus(uint32_t **cpus)
     }
     return 0;
 }
+
+static bool has_cpu(const uint32_t *cpus, uint32_t n, long cpu)
+{
+    for (uint32_t i = 0; i < n; i++)
+        if (cpus[i] == cpu)
+            return true;
+    return false;
+}
+
+/* Has one of these n the same core? By a list of its siblings, like "0-1,8". */
+static bool has_sibling(const char *root, uint32_t cpu, const uint32_t *cpus, uint32_t n)
+{
+    char name[96];
+    snprintf(name, sizeof name, "sys/devices/system/cpu/cpu%u/topology/thread_siblings_list", cpu);
+    FILE *f = open_in(root, name);
+    bool has = false;
+    long from, to;
+    while (f && fscanf(f, "%ld", &from) == 1) {
+        to = from;
+        int c = fgetc(f);
+        if (c == '-' && fscanf(f, "%ld", &to) == 1)
+            c = fgetc(f);
+        for (long s = from; s <= to && s < (long)cpu; s++)
+            has = has || has_cpu(cpus, n, s);
+        if (c != ',')
+            break;
+    }
+    if (f)
+        fclose(f);
+    return has;
+}
+
+uint32_t machine_cores(const char *root, uint32_t *cpus, uint32_t n)
+{
+    uint32_t n_cores = 0;
+    for (uint32_t i = 0; i < n; i++)
+        if (!has_sibling(root, cpus[i], cpus, n_cores))
+            cpus[n_cores++] = cpus[i];
+    return n_cores;
+}

@@ -15,6 +15,10 @@ uint32_t machine_cpu_quota(void);
  * the system does not say. */
 uint32_t machine_cpus(uint32_t **cpus);
 
+/* Of those the first of each physical core, moved to the front, and how many. root "", or for tests
+ * another, below which the system's files are. */
+uint32_t machine_cores(const char *root, uint32_t *cpus, uint32_t n);
+
 /* For tests: the same two limits by the files under another root; UINT64_MAX: none. */
 uint64_t machine_group_memory(const char *root);
 uint64_t machine_group_cpus(const char *root);

@@ -1,6 +1,7 @@
 #include "base/thread.h"
 
 #include <fenv.h>
+#include <sched.h>
 #include <signal.h>
 
 int thread_start(pthread_t *out, void *(*thread_main)(void *), void *arg)
@@ -15,4 +16,20 @@ int thread_start(pthread_t *out, void *(*thread_main)(void *), void *arg)
     fesetenv(&env);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     return rc;
+}
+
+void thread_keep_to(pthread_t thread, const uint32_t *cpus, uint32_t n)
+{
+    uint32_t end = 0;
+    for (uint32_t i = 0; i < n; i++)
+        end = cpus[i] >= end ? cpus[i] + 1 : end;
+    cpu_set_t *set = CPU_ALLOC(end);
+    if (!set)
+        return;
+    const size_t size = CPU_ALLOC_SIZE(end);
+    CPU_ZERO_S(size, set);
+    for (uint32_t i = 0; i < n; i++)
+        CPU_SET_S(cpus[i], size, set);
+    (void)pthread_setaffinity_np(thread, size, set);
+    CPU_FREE(set);
 }

@@ -92,54 +92,6 @@ static inline void wait_end(struct wait *w, struct waited *total)
     }
 }
 
-/* Is it among them? */
-static bool has_cpu(const uint32_t *cpus, uint32_t n, long cpu)
-{
-    for (uint32_t i = 0; i < n; i++)
-        if (cpus[i] == cpu)
-            return true;
-    return false;
-}
-
-/* Of the siblings of a CPU, has it the lowest number that we may use? */
-static bool is_first_sibling(uint32_t cpu, const uint32_t *cpus, uint32_t n)
-{
-    char path[96];
-    snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%u/topology/thread_siblings_list", cpu);
-    FILE *f = fopen(path, "re");
-    bool first = true;
-    long from, to;
-    while (f && fscanf(f, "%ld", &from) == 1) {
-        to = from;
-        int c = fgetc(f);
-        if (c == '-' && fscanf(f, "%ld", &to) == 1)
-            c = fgetc(f);
-        for (long s = from; s <= to && s < (long)cpu; s++)
-            first = first && !has_cpu(cpus, n, s);
-        if (c != ',')
-            break;
-    }
-    if (f)
-        fclose(f);
-    return first;
-}
-
-/* Physical cores that we may use, but no more than there is time for: further threads would only be
- * stopped in turn. */
-static uint32_t count_cores(void)
-{
-    uint32_t *cpus, n_cpus = machine_cpus(&cpus), n = 0;
-    if (n_cpus == 0)
-        log_warn("the system does not say which CPUs there are: one thread");
-    for (uint32_t i = 0; i < n_cpus; i++)
-        n += is_first_sibling(cpus[i], cpus, n_cpus);
-    free(cpus);
-    const uint32_t quota = machine_cpu_quota();
-    n = n < quota ? n : quota;
-    n = n < MAX_THREADS ? n : MAX_THREADS;
-    return n ? n : 1;
-}
-
 /* Begin the first phase from `phase` on that has items; or end the walk. */
 static void open_phase(struct pool *p, uint64_t phase)
 {
@@ -320,6 +272,32 @@ struct pool_times pool_times(const struct pool *p)
     return (struct pool_times){walked * p->n * 1e-3, waited * 1e-3};
 }
 
+/* Physical cores that we may use, but no more than there is time for: further threads would only be
+ * stopped in turn. */
+static uint32_t count_cores(void)
+{
+    uint32_t *cpus, n = machine_cpus(&cpus);
+    n = machine_cores("", cpus, n);
+    free(cpus);
+    if (n == 0)
+        log_warn("the system does not say which CPUs there are: one thread");
+    const uint32_t quota = machine_cpu_quota();
+    n = n < quota ? n : quota;
+    n = n < MAX_THREADS ? n : MAX_THREADS;
+    return n ? n : 1;
+}
+
+/* No two workers on one core, whose units they would share: those that we started run on the first
+ * CPU of any core, unless they are more than cores. (Where worker 0 runs is the program's to say:
+ * it finds the core that they leave.) */
+static void keep_to_cores(const struct pool *p)
+{
+    uint32_t *cpus, n_cpus = machine_cpus(&cpus), n = machine_cores("", cpus, n_cpus);
+    for (uint32_t i = 1; n < n_cpus && p->n <= n && i < p->n; i++)
+        thread_keep_to(p->threads[i - 1], cpus, n);
+    free(cpus);
+}
+
 static int start_worker(struct pool *p, uint32_t index)
 {
     struct worker_arg *arg = mem_alloc(sizeof *arg);
@@ -372,6 +350,7 @@ enum err pool_create(uint32_t n_threads, uint32_t max_phases, struct pool **out,
             return err_set(e, ERR_NOMEM, "the system refused thread %u of %u", i + 1, n);
         }
     }
+    keep_to_cores(p);
     *out = p;
     return OK;
 }

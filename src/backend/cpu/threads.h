@@ -30,8 +30,8 @@ typedef void (*pool_item_fn)(void *ctx, uint32_t phase, uint32_t item, uint32_t 
  * there is nothing to do. */
 typedef bool (*pool_idle_fn)(void *ctx, uint32_t phase, uint32_t look, uint32_t worker);
 
-/* n_threads 0: one for each physical core that this process may use. A walk has at most max_phases.
- */
+/* n_threads 0: one for each physical core that this process may use; up to as many, the workers
+ * that are started here keep to one CPU of each core. A walk has at most max_phases. */
 enum err pool_create(uint32_t n_threads, uint32_t max_phases, struct pool **out, struct err_info *e)
     WEIR_MUST_USE;
 void pool_destroy(struct pool *p); /* NULL is fine */

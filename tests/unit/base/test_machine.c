@@ -1,5 +1,6 @@
-/* Limits of control groups, of both versions, by files as Linux has them. */
+/* Limits of control groups, of both versions, and physical cores, by files as Linux has them. */
 #include "base/machine.h"
+#include "base/thread.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -101,6 +102,62 @@ static void test_version_1(void **state)
     assert_true(machine_group_memory(root) == 777);
 }
 
+static void test_cores(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t cpu;
+        const char *siblings;
+    } told[] = {{0, "0,8"},
+                {8, "0,8\n"},
+                {1, "1-2\n"},
+                {2, "1-2\n"},
+                {3, "1-1,3-4,9\n"},
+                {9, "1-1,3-4,9\n"},
+                {12, "12\n"},
+                {13, "x"},
+                {14, "14-"}};
+    for (size_t i = 0; i < sizeof told / sizeof *told; i++) {
+        char path[96];
+        snprintf(path,
+                 sizeof path,
+                 "sys/devices/system/cpu/cpu%u/topology/thread_siblings_list",
+                 told[i].cpu);
+        put(path, told[i].siblings);
+    }
+    uint32_t cpus[] = {0, 1, 2, 3, 8, 9, 12, 13, 14, 15};
+    const uint32_t want[] = {0, 1, 12, 13, 14, 15};
+    assert_int_equal(machine_cores(root, cpus, 10), 6);
+    assert_memory_equal(cpus, want, sizeof want);
+    uint32_t few[] = {2, 8, 9}; /* the first that may be used, not the first that there is */
+    assert_int_equal(machine_cores(root, few, 3), 3);
+    assert_int_equal(machine_cores(root, few, 0), 0);
+}
+
+static void *where(void *arg)
+{
+    uint32_t *cpus, n;
+    while ((n = machine_cpus(&cpus)) != 1) /* until it is kept to one */
+        free(cpus);
+    *(uint32_t *)arg = cpus[0];
+    free(cpus);
+    return NULL;
+}
+
+static void test_a_thread_keeps_to_a_cpu(void **state)
+{
+    (void)state;
+    uint32_t *cpus, n = machine_cpus(&cpus), seen = UINT32_MAX;
+    pthread_t thread;
+    assert_true(n > 0);
+    assert_int_equal(thread_start(&thread, where, &seen), 0);
+    thread_keep_to(thread, (const uint32_t[]){1 << 19}, 1); /* there is none such: as it was */
+    thread_keep_to(thread, &cpus[n - 1], 1);
+    pthread_join(thread, NULL);
+    assert_int_equal(seen, cpus[n - 1]);
+    free(cpus);
+}
+
 static void test_this_machine(void **state)
 {
     (void)state;
@@ -122,6 +179,8 @@ int main(void)
         TEST(test_unified),
         TEST(test_only_the_root_is_seen),
         TEST(test_version_1),
+        TEST(test_cores),
+        cmocka_unit_test(test_a_thread_keeps_to_a_cpu),
         cmocka_unit_test(test_this_machine),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
