@@ -633,6 +633,31 @@ def test_huge_context_takes_no_memory(tmp_path):
     assert peaks[1] < peaks[0] + EXTRA_BYTES, peaks
 
 
+@pytest.mark.skipif("WEIR_SANITIZED" in os.environ, reason="sanitizers take memory of their own")
+def test_a_model_is_not_held_twice(tmp_path, monkeypatch):
+    """Loading holds a tenth more than the file at most, and 32 MB: pages that were read are dropped."""
+    for name, value in {"N_EMBD": 1024, "N_FF": 8192, "N_HEAD": 16, "N_KV": 4, "HEAD": 64, "N_LAYER": 2}.items():
+        monkeypatch.setattr(tiny, name, value)
+    halves = {name: (1, shape) for name, (_, shape) in tiny.tensors().items() if len(shape) == 2}
+    path = tmp_path / "large.gguf"
+    path.write_bytes(tiny.model(set_tensors=halves))
+    assert path.stat().st_size > 100e6
+    with subprocess.Popen([WEIR, *SERVE, str(path), "--kv-memory", "1M"], stderr=subprocess.PIPE) as p:
+        ready = b""
+        while not ready.endswith(b": ready\n"):
+            ready = p.stderr.readline()
+            assert ready, "it has ended"
+        peak = peak_bytes(p.pid)
+        p.terminate()
+    assert peak < path.stat().st_size * 1.1 + 32e6, peak
+
+
+def peak_bytes(pid):
+    """The most memory that the process has had. (What wait4 says counts the program that it was before.)"""
+    status = pathlib.Path(f"/proc/{pid}/status").read_text()
+    return int(status.split("VmHWM:")[1].split()[0]) * 1024
+
+
 def test_lost_pages_are_one_line():
     """What the system sends where a mapped file has been cut short: no signal kills the program."""
     # AddressSanitizer would catch the signal first, and be what `caught` sees.
