@@ -438,13 +438,14 @@ enum err kv_disk_open(const struct kv_disk_config *cfg, struct kv_tier **out, st
         err = kv_files_open(cfg->dir, true, &d->root, e);
     if (!err)
         err = disk_scan(d, e);
-    if (!err)
+    if (!err) {
+        disk_warn_of_others(d);
         err = start(d, e);
+    }
     if (err) {
         disk_free(d);
         return err;
     }
-    disk_warn_of_others(d);
     *out = &d->tier;
     return OK;
 }
