@@ -8,7 +8,14 @@
 
 #include <mutex>
 
-extern std::recursive_mutex emu_lock;
+/* ThreadSanitizer does not see it, nor what happens under it: a device orders no two threads of the
+ * host that call it, and its accesses are not theirs. */
+struct emu_mutex {
+    std::recursive_mutex held;
+    void lock();
+    void unlock();
+};
+extern emu_mutex emu_lock;
 extern emu_figures emu_counted;
 
 /* Drawn from the seed. */

@@ -102,6 +102,6 @@ bool waits_on_capture(emu_stream *s);
 
 } // namespace emu
 
-#define EMU_LOCK() std::lock_guard<std::recursive_mutex> lock(emu_lock)
+#define EMU_LOCK() std::lock_guard lock(emu_lock)
 
 #endif

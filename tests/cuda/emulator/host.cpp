@@ -29,7 +29,37 @@
 #include <sanitizer/asan_interface.h>
 #endif
 
-std::recursive_mutex emu_lock;
+/* The sanitizer's, in programs that have it. */
+extern "C" {
+__attribute__((weak)) void AnnotateIgnoreSyncBegin(const char *file, int line);
+__attribute__((weak)) void AnnotateIgnoreSyncEnd(const char *file, int line);
+__attribute__((weak)) void AnnotateIgnoreReadsBegin(const char *file, int line);
+__attribute__((weak)) void AnnotateIgnoreReadsEnd(const char *file, int line);
+__attribute__((weak)) void AnnotateIgnoreWritesBegin(const char *file, int line);
+__attribute__((weak)) void AnnotateIgnoreWritesEnd(const char *file, int line);
+}
+
+void emu_mutex::lock()
+{
+    if (AnnotateIgnoreSyncBegin) {
+        AnnotateIgnoreSyncBegin(__FILE__, __LINE__);
+        AnnotateIgnoreReadsBegin(__FILE__, __LINE__);
+        AnnotateIgnoreWritesBegin(__FILE__, __LINE__);
+    }
+    held.lock();
+}
+
+void emu_mutex::unlock()
+{
+    held.unlock();
+    if (AnnotateIgnoreSyncEnd) {
+        AnnotateIgnoreWritesEnd(__FILE__, __LINE__);
+        AnnotateIgnoreReadsEnd(__FILE__, __LINE__);
+        AnnotateIgnoreSyncEnd(__FILE__, __LINE__);
+    }
+}
+
+emu_mutex emu_lock;
 emu_figures emu_counted;
 cudaError_t emu_sticky = cudaSuccess;
 void (*emu_on_range)(const void *p, size_t size, bool write);
@@ -286,7 +316,7 @@ void emu_give_device_bytes(size_t n)
 
 void emu_set_seed(uint64_t seed)
 {
-    std::lock_guard<std::recursive_mutex> lock(emu_lock);
+    std::lock_guard lock(emu_lock);
     the_seed = seed;
     draws = 0;
     seed_known = true;
@@ -333,7 +363,7 @@ void emu_report(const char *format, ...)
 const char *emu_take_report(unsigned *n)
 {
     static std::string taken;
-    std::lock_guard<std::recursive_mutex> lock(emu_lock);
+    std::lock_guard lock(emu_lock);
     if (n) {
         *n = n_reports;
     }
@@ -349,14 +379,14 @@ const char *emu_take_report(unsigned *n)
 
 void emu_lose_device(void)
 {
-    std::lock_guard<std::recursive_mutex> lock(emu_lock);
+    std::lock_guard lock(emu_lock);
     emu_report("the device is lost, as it was told");
     emu_sticky = cudaErrorLaunchFailure;
 }
 
 emu_figures emu_get_figures(void)
 {
-    std::lock_guard<std::recursive_mutex> lock(emu_lock);
+    std::lock_guard lock(emu_lock);
     emu_counted.allocations_now = allocations.size();
     return emu_counted;
 }
@@ -376,13 +406,13 @@ cudaError_t cudaGetLastError(void)
 {
     cudaError_t e = last_error;
     last_error = cudaSuccess;
-    std::lock_guard<std::recursive_mutex> lock(emu_lock);
+    std::lock_guard lock(emu_lock);
     return emu_sticky != cudaSuccess ? emu_sticky : e;
 }
 
 cudaError_t cudaPeekAtLastError(void)
 {
-    std::lock_guard<std::recursive_mutex> lock(emu_lock);
+    std::lock_guard lock(emu_lock);
     return emu_sticky != cudaSuccess ? emu_sticky : last_error;
 }
 
@@ -609,7 +639,7 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest)
 
 cudaError_t cudaDeviceReset(void)
 {
-    std::lock_guard<std::recursive_mutex> lock(emu_lock);
+    std::lock_guard lock(emu_lock);
     emu_run_all();
     emu_sticky = cudaSuccess;
     last_error = cudaSuccess;
@@ -631,7 +661,7 @@ cudaError_t cudaRuntimeGetVersion(int *version)
 
 cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes)
 {
-    std::lock_guard<std::recursive_mutex> lock(emu_lock);
+    std::lock_guard lock(emu_lock);
     *total_bytes = device_total();
     *free_bytes = *total_bytes - device_used;
     return emu_result(cudaSuccess);
@@ -640,7 +670,7 @@ cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes)
 /* --- memory --- */
 
 #define EMU_ENTER()                                                                                \
-    std::lock_guard<std::recursive_mutex> lock(emu_lock);                                          \
+    std::lock_guard lock(emu_lock);                                                                \
     do {                                                                                           \
         if (device_count() == 0) {                                                                 \
             return emu_result(cudaErrorNoDevice);                                                  \
@@ -713,7 +743,7 @@ cudaError_t cudaHostUnregister(void *p)
 
 cudaError_t cudaHostGetDevicePointer(void **device, void *host, unsigned)
 {
-    std::lock_guard<std::recursive_mutex> lock(emu_lock);
+    std::lock_guard lock(emu_lock);
     char *base;
     allocation *a = holds(host, &base);
     *device = a && a->place == EMU_PINNED ? host : nullptr;
@@ -722,7 +752,7 @@ cudaError_t cudaHostGetDevicePointer(void **device, void *host, unsigned)
 
 cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *out, const void *p)
 {
-    std::lock_guard<std::recursive_mutex> lock(emu_lock);
+    std::lock_guard lock(emu_lock);
     char *base;
     allocation *a = holds(p, &base);
     *out = cudaPointerAttributes();
