@@ -7,7 +7,8 @@
  *      GET  /big?n=                       the same bytes, as one answer with a length
  *      POST /echo                         the body
  *      GET  /facts                        path, query, authorization, request id as text
- *      GET  /now                          begins at once
+ *      GET  /now                          begins at once, as /stats does
+ *      GET  /held                         begin takes until /now is asked for, or its client leaves
  *      GET  /hang                         never answers
  *      GET  /silent                       an event stream that says nothing
  *      GET  /slow?ms=                     begin takes ms
@@ -40,6 +41,7 @@ struct fake_call {
     struct http_header headers[1];
     struct buf text; /* a FAKE_TEXT answer */
     uint64_t serial;
+    uint64_t n_now;   /* asked for before */
     uint64_t n, sent; /* events, or bytes of a flood */
     uint64_t n_bytes; /* of a flood, if they are told */
     uint64_t made;    /* events the engine has made; under the lock */
@@ -55,9 +57,9 @@ struct fake {
     struct http_server *server; /* for /stats; set after create */
     pthread_mutex_t lock;
     pthread_t thread;
-    bool stop;
+    bool stop, paused; /* paused: what is timed comes later */
     struct fake_call *calls, *named;
-    uint64_t n_begin, n_left, n_end, n_whole, n_pull, n_double_end, n_stats;
+    uint64_t n_begin, n_left, n_end, n_whole, n_pull, n_double_end, n_stats, n_now;
 };
 
 static inline char fake_pattern(uint64_t i)
@@ -124,7 +126,7 @@ static inline void *fake_engine_main(void *arg)
         usleep(1000);
         uint64_t now = clock_us();
         pthread_mutex_lock(&f->lock);
-        for (struct fake_call *c = f->calls; c; c = c->next) {
+        for (struct fake_call *c = f->paused ? NULL : f->calls; c; c = c->next) {
             if (!c->timed || now < c->due_us)
                 continue;
             c->due_us += c->period_us;
@@ -165,6 +167,19 @@ static inline void fake_stream(struct fake_call *c, const char *query)
         c->due_us += c->serial * 7919 * 13 % c->period_us;
 }
 
+enum { FAKE_HELD_MS = 60000 }; /* the longest that a test which fails keeps a worker */
+
+static inline void fake_hold(struct fake *f, const struct fake_call *c)
+{
+    pthread_mutex_lock(&f->lock);
+    for (int i = 0; i < FAKE_HELD_MS && f->n_now == c->n_now && !http_client_left(c->name); i++) {
+        pthread_mutex_unlock(&f->lock);
+        usleep(1000);
+        pthread_mutex_lock(&f->lock);
+    }
+    pthread_mutex_unlock(&f->lock);
+}
+
 static inline void fake_get(struct fake *f, struct fake_call *c, const struct http_request *r)
 {
     const char *p = r->path;
@@ -184,7 +199,13 @@ static inline void fake_get(struct fake *f, struct fake_call *c, const struct ht
     } else if (!strcmp(p, "/slow")) {
         usleep((useconds_t)fake_arg(r->query, "ms", 300) * 1000);
         fake_text(c, 200, "slow\n");
+    } else if (!strcmp(p, "/held")) {
+        fake_hold(f, c);
+        fake_text(c, 200, "held\n");
     } else if (!strcmp(p, "/now")) {
+        pthread_mutex_lock(&f->lock);
+        f->n_now++;
+        pthread_mutex_unlock(&f->lock);
         fake_text(c, 200, "now\n");
     } else if (!strcmp(p, "/late")) {
         c->kind = FAKE_LATE;
@@ -221,6 +242,7 @@ static inline void *fake_begin(void *ctx, const struct http_request *r, void *na
     f->n_begin++;
     f->n_left += http_client_left(name);
     c->serial = f->n_begin;
+    c->n_now = f->n_now;
     pthread_mutex_unlock(&f->lock);
     if (!strcmp(r->path, "/echo") && !strcmp(r->method, "POST"))
         buf_add(&c->text, r->body, r->body_len);
@@ -389,7 +411,7 @@ static inline const char *fake_error_body(void *ctx,
 static inline bool fake_at_once(void *ctx, const char *method, const char *path)
 {
     (void)ctx;
-    return !strcmp(method, "GET") && !strcmp(path, "/now");
+    return !strcmp(method, "GET") && (!strcmp(path, "/now") || !strcmp(path, "/stats"));
 }
 
 static inline void fake_start(struct fake *f)

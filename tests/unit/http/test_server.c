@@ -91,8 +91,14 @@ static void say(int fd, const char *text)
     assert_int_equal(send(fd, text, strlen(text), MSG_NOSIGNAL), (int)strlen(text));
 }
 
+/* What comes at once may come this late, on a machine that others keep busy. */
+enum { PATIENT_MS = 30000 };
+
+/* What has to be in time is tried again where the machine may have held it up. */
+enum { MAX_TIMES = 10 };
+
 /* Read until `what` has come, the peer closed or ms went by. NUL-terminated. */
-static const char *hear(int fd, const char *what, int ms)
+static const char *hear_for(int fd, const char *what, int ms)
 {
     static char buf[200000];
     size_t n = 0;
@@ -111,6 +117,11 @@ static const char *hear(int fd, const char *what, int ms)
     return buf;
 }
 
+static const char *hear(int fd, const char *what)
+{
+    return hear_for(fd, what, PATIENT_MS);
+}
+
 static int dial_and_say(const char *text)
 {
     int fd = dial();
@@ -121,7 +132,7 @@ static int dial_and_say(const char *text)
 static void expect(const char *request, const char *answer)
 {
     int fd = dial_and_say(request);
-    const char *got = hear(fd, answer, 3000);
+    const char *got = hear(fd, answer);
     if (!strstr(got, answer))
         fail_msg("%s\n-- expected: %s\n-- got: %s", request, answer, got);
     close(fd);
@@ -137,6 +148,11 @@ static bool closed_within(int fd, int ms)
             return true;
     }
     return false;
+}
+
+static bool is_closed(int fd)
+{
+    return closed_within(fd, PATIENT_MS);
 }
 
 static uint64_t n_open(void)
@@ -155,9 +171,14 @@ static uint64_t n_begun(void)
     return n;
 }
 
-static bool becomes(uint64_t (*fn)(void), uint64_t want, int ms)
+static uint64_t n_connections(void)
 {
-    for (int i = 0; i < ms; i++) {
+    return http_server_stats(fx.server).connections;
+}
+
+static bool becomes(uint64_t (*fn)(void), uint64_t want)
+{
+    for (int i = 0; i < PATIENT_MS; i++) {
         if (fn() == want)
             return true;
         usleep(1000);
@@ -195,15 +216,15 @@ static void streams(void **state)
     struct http_config cfg = config();
     start(&cfg);
     int fd = dial_and_say("GET /stream?n=5&hz=100&size=4 HTTP/1.1\r\nHost: x\r\n\r\n");
-    const char *got = hear(fd, "0\r\n\r\n", 3000);
+    const char *got = hear(fd, "0\r\n\r\n");
     assert_non_null(strstr(got, "Transfer-Encoding: chunked"));
     assert_non_null(strstr(got, "data: {\"i\": 4, \"pad\": \"xxxx\"}\n\n"));
     assert_non_null(strstr(got, "data: [DONE]\n\n"));
     say(fd, "GET /big?n=5 HTTP/1.1\r\nHost: x\r\n\r\n"); /* the connection is kept */
-    assert_non_null(strstr(hear(fd, "ahovc", 3000), "ahovc"));
+    assert_non_null(strstr(hear(fd, "ahovc"), "ahovc"));
     close(fd);
     fd = dial_and_say("GET /stream?n=5&hz=100&size=4 HTTP/1.0\r\n\r\n");
-    got = hear(fd, NULL, 3000);
+    got = hear(fd, NULL);
     assert_null(strstr(got, "chunked"));
     assert_string_equal(got + strlen(got) - 14, "data: [DONE]\n\n");
     close(fd);
@@ -217,7 +238,7 @@ static void pipelined_and_kept_alive(void **state)
     int fd = dial_and_say("GET /big?n=5 HTTP/1.1\r\nHost: x\r\n\r\n"
                           "GET /late?ms=50 HTTP/1.1\r\nHost: x\r\n\r\n"
                           "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nendGARBAGE");
-    const char *got = hear(fd, "\r\n\r\nend", 3000);
+    const char *got = hear(fd, "\r\n\r\nend");
     assert_non_null(strstr(got, "ahovc"));
     assert_non_null(strstr(got, "late\n"));
     assert_non_null(strstr(got, "\r\n\r\nend"));
@@ -232,9 +253,9 @@ static void expect_continue(void **state)
     start(&cfg);
     int fd = dial_and_say("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n"
                           "Expect: 100-continue\r\n\r\n");
-    assert_non_null(strstr(hear(fd, "\r\n\r\n", 3000), "100 Continue"));
+    assert_non_null(strstr(hear(fd, "\r\n\r\n"), "100 Continue"));
     say(fd, "abc");
-    assert_non_null(strstr(hear(fd, "abc", 3000), "\r\n\r\nabc"));
+    assert_non_null(strstr(hear(fd, "abc"), "\r\n\r\nabc"));
     close(fd);
     expect("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 300000\r\n"
            "Expect: 100-continue\r\n\r\n",
@@ -285,7 +306,7 @@ static void too_large(void **state)
                                       : head);
         /* all of it is sent before the answer is read: it must not be lost in a reset */
         assert_true(send(fd, big, strlen(big), MSG_NOSIGNAL) > 0);
-        const char *got = hear(fd, "}}", 3000);
+        const char *got = hear(fd, "}}");
         assert_non_null(strstr(got, "HTTP/1.1 413"));
         assert_non_null(strstr(got, "{\"error\": {\"code\": 413"));
         close(fd);
@@ -295,12 +316,12 @@ static void too_large(void **state)
         int fd = dial_and_say("GET / HTTP/1.1\r\nHost: x\r\nA: ");
         (void)!send(fd, big, n, MSG_NOSIGNAL);
         (void)!send(fd, "\r\n\r\n", 4, MSG_NOSIGNAL);
-        assert_non_null(strstr(hear(fd, "\r\n\r\n", 3000), "HTTP/1.1 431"));
+        assert_non_null(strstr(hear(fd, "\r\n\r\n"), "HTTP/1.1 431"));
         close(fd);
     }
     int fd = dial_and_say("GET /");
     (void)!send(fd, big, 100000, MSG_NOSIGNAL);
-    assert_non_null(strstr(hear(fd, "\r\n\r\n", 3000), "HTTP/1.1 414"));
+    assert_non_null(strstr(hear(fd, "\r\n\r\n"), "HTTP/1.1 414"));
     close(fd);
 }
 
@@ -310,13 +331,13 @@ static void leave(const char *request, bool half)
 {
     uint64_t before = n_begun();
     int fd = dial_and_say(request);
-    assert_true(becomes(n_begun, before + 1, 1000));
+    assert_true(becomes(n_begun, before + 1));
     usleep(20000);
     if (half)
         shutdown(fd, SHUT_WR);
     else
         close(fd);
-    assert_true(becomes(n_open, 0, 1000));
+    assert_true(becomes(n_open, 0));
     if (half)
         close(fd);
 }
@@ -330,7 +351,7 @@ static void leaving(void **state)
         leave("GET /hang HTTP/1.1\r\nHost: x\r\n\r\n", half);
         leave("GET /silent HTTP/1.1\r\nHost: x\r\n\r\n", half);
         leave("GET /stream?n=100000&hz=100 HTTP/1.1\r\nHost: x\r\n\r\n", half);
-        leave("GET /slow?ms=100 HTTP/1.1\r\nHost: x\r\n\r\n", half);
+        leave("GET /held HTTP/1.1\r\nHost: x\r\n\r\n", half);
         leave("GET /flood?n=1000000000 HTTP/1.1\r\nHost: x\r\n\r\n", half); /* socket is full */
     }
     assert_int_equal(http_server_stats(fx.server).clients_gone, 10);
@@ -345,27 +366,30 @@ static void leaving_the_queue(void **state)
     start(&cfg);
     int busy[2], fds[20];
     for (int i = 0; i < 2; i++)
-        busy[i] = dial_and_say("GET /slow?ms=400 HTTP/1.1\r\nHost: x\r\n\r\n");
-    assert_true(becomes(n_begun, 2, 1000));
+        busy[i] = dial_and_say("GET /held HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert_true(becomes(n_begun, 2));
     for (int i = 0; i < 20; i++)
         fds[i] = dial_and_say("GET /hang HTTP/1.1\r\nHost: x\r\n\r\n");
     usleep(100000);
     for (int i = 0; i < 20; i++)
         close(fds[i]);
+    /* once this is answered, it was seen that they left */
+    expect("GET /stats HTTP/1.1\r\nHost: x\r\n\r\n", "\"begin\"");
+    expect("GET /now HTTP/1.1\r\nHost: x\r\n\r\n", "now\n");
     for (int i = 0; i < 2; i++) {
-        assert_non_null(strstr(hear(busy[i], "slow\n", 3000), "slow\n"));
+        assert_non_null(strstr(hear(busy[i], "held\n"), "held\n"));
         close(busy[i]);
     }
-    assert_true(becomes(n_begun, 22, 1000));
-    assert_true(becomes(n_open, 0, 1000));
+    assert_true(becomes(n_begun, 24));
+    assert_true(becomes(n_open, 0));
     int fd = dial_and_say("GET /facts HTTP/1.1\r\nHost: x\r\n\r\n"); /* whole, and left at once */
     close(fd);
-    assert_true(becomes(n_begun, 23, 1000));
-    assert_true(becomes(n_open, 0, 1000));
+    assert_true(becomes(n_begun, 25));
+    assert_true(becomes(n_open, 0));
     pthread_mutex_lock(&fx.fake.lock);
     const uint64_t n_left = fx.fake.n_left, n_pull = fx.fake.n_pull;
     pthread_mutex_unlock(&fx.fake.lock);
-    assert_true(n_left >= 20 && n_pull <= 3);
+    assert_true(n_left >= 20 && n_pull <= 5);
 }
 
 static void slow_readers(void **state)
@@ -381,7 +405,7 @@ static void slow_readers(void **state)
     assert_true(fx.fake.n_pull < 200 + 20 * 25); /* the flood waits: few MiB of it were pulled */
     pthread_mutex_unlock(&fx.fake.lock);
     close(slow);
-    assert_true(becomes(n_open, 0, 1000));
+    assert_true(becomes(n_open, 0));
 }
 
 /* ---- patience ---------------------------------------------------------------------------- */
@@ -401,11 +425,11 @@ static void patience(void **state)
     int stalled = dial_and_say("GET /flood?n=100000000 HTTP/1.1\r\nHost: x\r\n\r\n");
     int hang = dial_and_say("GET /hang HTTP/1.1\r\nHost: x\r\n\r\n");
     int silent = dial_and_say("GET /silent HTTP/1.1\r\nHost: x\r\n\r\n");
-    assert_true(closed_within(nothing, 2500));
-    assert_true(closed_within(part, 2500));
-    assert_true(closed_within(body, 2500));
-    assert_true(closed_within(idle, 2500));
-    assert_true(becomes(n_open, 2, 2500)); /* the stalled one was ended, the others wait on */
+    assert_true(is_closed(nothing));
+    assert_true(is_closed(part));
+    assert_true(is_closed(body));
+    assert_true(is_closed(idle));
+    assert_true(becomes(n_open, 2)); /* the stalled one was ended, the others wait on */
     assert_false(closed_within(hang, 200));
     assert_false(closed_within(silent, 200));
     int all[] = {nothing, part, body, idle, stalled, hang, silent};
@@ -413,28 +437,40 @@ static void patience(void **state)
         close(all[i]);
 }
 
+/* One body drips, one flows for 4 s. Did all of the second come through? The first is cut off. */
+static bool drip_and_flow(void)
+{
+    static char much[90000];
+    const char head[] = "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 99000\r\n\r\n";
+    int drips = dial_and_say(head), flows = dial_and_say(head);
+    bool whole = true;
+    (void)!send(drips, much, sizeof much, MSG_NOSIGNAL);
+    for (int i = 0; i < 8; i++) {
+        usleep(500000);
+        (void)!send(drips, "x", 1, MSG_NOSIGNAL);
+        whole = whole && send(flows, much, 2048, MSG_NOSIGNAL) == 2048;
+    }
+    assert_true(is_closed(drips));
+    const ssize_t n_left = 99000 - 8 * 2048;
+    whole = whole && send(flows, much, (size_t)n_left, MSG_NOSIGNAL) == n_left &&
+            strstr(hear(flows, "200 OK"), "200 OK");
+    close(drips);
+    close(flows);
+    return whole;
+}
+
 /* What came fast before buys no time for what drips: a second for every KiB, and never more than
  * the limit. */
 static void patience_with_bodies(void **state)
 {
     (void)state;
-    static char much[90000];
     struct http_config cfg = config();
     cfg.request_ms = 1500;
     start(&cfg);
-    const char head[] = "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 99000\r\n\r\n";
-    int drips = dial_and_say(head), flows = dial_and_say(head);
-    assert_int_equal(send(drips, much, sizeof much, MSG_NOSIGNAL), sizeof much);
-    for (int i = 0; i < 8; i++) {
-        usleep(500000); /* 4 s in all */
-        (void)!send(drips, "x", 1, MSG_NOSIGNAL);
-        assert_int_equal(send(flows, much, 2048, MSG_NOSIGNAL), 2048);
-    }
-    assert_true(closed_within(drips, 100));
-    assert_int_equal(send(flows, much, 99000 - 8 * 2048, MSG_NOSIGNAL), 99000 - 8 * 2048);
-    assert_non_null(strstr(hear(flows, "200 OK", 2000), "200 OK"));
-    close(drips);
-    close(flows);
+    bool whole = false;
+    for (int i = 0; i < MAX_TIMES && !whole; i++)
+        whole = drip_and_flow();
+    assert_true(whole);
 }
 
 static void comments(void **state)
@@ -443,12 +479,17 @@ static void comments(void **state)
     struct http_config cfg = config();
     cfg.keepalive_comment_ms = 100;
     start(&cfg);
-    int fd = dial_and_say("GET /silent HTTP/1.1\r\nHost: x\r\n\r\n");
-    uint64_t t = clock_us();
-    const char *got = hear(fd, ": keep-alive\n\n\r\nE\r\n: keep-alive\n\n", 3000);
-    assert_non_null(strstr(got, ": keep-alive\n\n\r\nE\r\n: keep-alive\n\n"));
-    assert_in_range(clock_us() - t, 150000, 1000000);
-    close(fd);
+    uint64_t took_us = UINT64_MAX;
+    for (int i = 0; i < MAX_TIMES && took_us > 1000000; i++) {
+        const uint64_t begin_us = clock_us();
+        int fd = dial_and_say("GET /silent HTTP/1.1\r\nHost: x\r\n\r\n");
+        const char *got = hear(fd, ": keep-alive\n\n\r\nE\r\n: keep-alive\n\n");
+        took_us = clock_us() - begin_us;
+        assert_non_null(strstr(got, ": keep-alive\n\n\r\nE\r\n: keep-alive\n\n"));
+        assert_true(took_us > 150000);
+        close(fd);
+    }
+    assert_true(took_us <= 1000000);
 }
 
 static void too_many_connections(void **state)
@@ -460,18 +501,17 @@ static void too_many_connections(void **state)
     int fds[3];
     for (int i = 0; i < 3; i++)
         fds[i] = dial_and_say("GET /hang HTTP/1.1\r\nHost: x\r\n\r\n");
-    assert_true(becomes(n_open, 3, 1000));
+    assert_true(becomes(n_open, 3));
     expect("GET /big HTTP/1.1\r\nHost: x\r\n\r\n", "HTTP/1.1 503");
     expect("GET /big HTTP/1.1\r\nHost: x\r\n\r\n", "\r\nRetry-After: 5\r\n");
     int more[100];
     for (int i = 0; i < 100; i++)
         more[i] = dial();
-    assert_true(closed_within(more[99], 1000));
+    assert_true(is_closed(more[99]));
     for (int i = 0; i < 100; i++)
         close(more[i]);
     close(fds[0]);
-    assert_true(becomes(n_open, 2, 1000));
-    usleep(50000);
+    assert_true(becomes(n_connections, 2));
     expect("GET /big HTTP/1.1\r\nHost: x\r\n\r\n", "HTTP/1.1 200");
     close(fds[1]);
     close(fds[2]);
@@ -479,24 +519,46 @@ static void too_many_connections(void **state)
 
 /* ---- stopping and listening -------------------------------------------------------------- */
 
+static bool is_refused(void)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons(http_server_port(fx.server))};
+    a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    const bool refused = connect(fd, (struct sockaddr *)&a, sizeof a) != 0;
+    close(fd);
+    return refused;
+}
+
+static void pause_engine(bool paused)
+{
+    pthread_mutex_lock(&fx.fake.lock);
+    fx.fake.paused = paused;
+    pthread_mutex_unlock(&fx.fake.lock);
+}
+
 static void stopping(void **state)
 {
     (void)state;
     struct http_config cfg = config();
     start(&cfg);
+    pause_engine(true);
     int idle = dial_and_say("GET /big?n=5 HTTP/1.1\r\nHost: x\r\n\r\n");
-    assert_non_null(strstr(hear(idle, "ahovc", 1000), "ahovc"));
+    assert_non_null(strstr(hear(idle, "ahovc"), "ahovc"));
     int late = dial_and_say("GET /late?ms=200 HTTP/1.1\r\nHost: x\r\n\r\n");
     int stream = dial_and_say("GET /stream?n=30&hz=100 HTTP/1.1\r\nHost: x\r\n\r\n");
-    assert_true(becomes(n_begun, 3, 1000));
+    assert_true(becomes(n_begun, 3));
     uint64_t t = clock_us();
-    stop(5000);
-    assert_in_range(clock_us() - t, 100000, 3000000);
-    assert_true(closed_within(idle, 100));
-    const char *got = hear(late, "late\n", 500);
+    http_server_stop(fx.server, 4 * PATIENT_MS);
+    while (!is_refused())
+        usleep(1000);
+    pause_engine(false);
+    stop(4 * PATIENT_MS);
+    assert_true(clock_us() - t < 2000ull * PATIENT_MS); /* it waited for them alone */
+    assert_true(is_closed(idle));
+    const char *got = hear(late, "late\n");
     assert_non_null(strstr(got, "Connection: close"));
     assert_non_null(strstr(got, "late\n"));
-    assert_non_null(strstr(hear(stream, "[DONE]", 500), "[DONE]"));
+    assert_non_null(strstr(hear(stream, "[DONE]"), "[DONE]"));
     close(idle);
     close(late);
     close(stream);
@@ -512,10 +574,10 @@ static void stopping_in_haste(void **state)
                   dial_and_say("GET /flood?n=100000000 HTTP/1.1\r\nHost: x\r\n\r\n"),
                   dial_and_say("GET /slow?ms=600 HTTP/1.1\r\nHost: x\r\n\r\n"),
                   dial_and_say("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n")};
-    assert_true(becomes(n_begun, 4, 1000));
+    assert_true(becomes(n_begun, 4));
     uint64_t t = clock_us();
     stop(300);
-    assert_in_range(clock_us() - t, 290000, 2000000);
+    assert_in_range(clock_us() - t, 290000, 1000ull * PATIENT_MS);
     for (int i = 0; i < 5; i++)
         close(fds[i]);
 }
@@ -639,11 +701,11 @@ static void junk(void **state)
         if (next_random(&x) % 4 == 0)
             shutdown(fd, SHUT_WR);
         if (next_random(&x) % 4 == 0)
-            (void)hear(fd, "\r\n\r\n", 30);
+            (void)hear_for(fd, "\r\n\r\n", 30);
         close(fd);
     }
     expect("GET /big?n=5 HTTP/1.1\r\nHost: x\r\n\r\n", "ahovc");
-    assert_true(becomes(n_open, 0, 2000));
+    assert_true(becomes(n_open, 0));
 }
 
 /* A chunk's extension that never ends fills the library's buffer: it must not fill the CPU. */
@@ -660,7 +722,7 @@ static void endless_extension(void **state)
     uint64_t t = clock_us();
     clock_t cpu = clock();
     expect("GET /big?n=5 HTTP/1.1\r\nHost: x\r\n\r\n", "ahovc");
-    assert_true(closed_within(fd, 3000));
+    assert_true(is_closed(fd));
     assert_true((double)(clock() - cpu) / CLOCKS_PER_SEC < 0.4e-6 * (double)(clock_us() - t));
     close(fd);
 }
