@@ -174,26 +174,27 @@ def test_concurrency(start_server, keys_file):
     server = start_server("--api-keys", keys_file)
     import http.client
     host = server.url.split("//")[1]
-    c = http.client.HTTPConnection(host, timeout=60)
-    c.request("POST", COMPLETIONS, json.dumps({**ASK, "max_tokens": 900, "stream": True}),
-              bearer("ka"))
-    r = c.getresponse()
-    assert r.status == 200 and r.readline().startswith(b"data: ")
-    headers, error = ask(server, "ka", 429)
-    assert int(headers["Retry-After"]) >= 1 and "at once" in error["error"]["message"]
-    ask(server, "kb")
-    rest = r.read()
-    assert rest.endswith(b"data: [DONE]\n\n")
+
+
+    def begin(**more):
+        c = http.client.HTTPConnection(host, timeout=60)
+        c.request("POST", COMPLETIONS, json.dumps({**ASK, "stream": True, **more}), bearer("ka"))
+        r = c.getresponse()
+        assert r.status == 200 and r.readline().startswith(b"data: ")
+        return c, r
+
+    c, r = begin()
+    assert r.read().endswith(b"data: [DONE]\n\n")
     ask(server, "ka")  # the place is free as soon as the end is read
     ask(server, "ka", 400, temperature=9)
     ask(server, "ka")
     c.close()
+    c, r = begin(n=100, max_tokens=2000)  # a minute's work
+    headers, error = ask(server, "ka", 429)
+    assert int(headers["Retry-After"]) >= 1 and "at once" in error["error"]["message"]
+    ask(server, "kb")
     # one that leaves gives its place back too
-    c = http.client.HTTPConnection(host, timeout=60)
-    c.request("POST", COMPLETIONS, json.dumps({**ASK, "max_tokens": 900, "stream": True}),
-              bearer("ka"))
-    c.getresponse().readline()
-    c.sock.close() if c.sock else None
+    r.close()
     c.close()
     wait = threading.Event()
     for _ in range(600):

@@ -3,6 +3,7 @@ parses and satisfies what was asked for, under every way of sampling; wishes tha
 a 400 that says where."""
 
 import json
+import os
 import re
 import socket
 import threading
@@ -248,12 +249,14 @@ def costly(i):
         for k in range(40)}}
 
 
+ATTEMPTS = 6  # at what has to be in time, on a machine that others keep busy
+
+
 def test_costly_schemas_keep_nobody(server):
     """Six at once, three times as many as there are workers: requests without a schema, and with a
     cheap one that nobody has sent yet, are answered before the last of them."""
-    codes = []
 
-    def send(i):
+    def send(codes, i):
         body = {"max_tokens": 1, "json_schema": costly(i)}
         if i % 2:  # looked at, although the answer will be a call
             body |= {"messages": [{"role": "user", "content": "a"}], "tool_choice": "required",
@@ -262,17 +265,22 @@ def test_costly_schemas_keep_nobody(server):
             body["prompt"] = "a"
         codes.append(server.request("POST", CHAT if i % 2 else COMPLETIONS, body, timeout=600)[0])
 
-    threads = [threading.Thread(target=send, args=(i,)) for i in range(6)]
-    for t in threads:
-        t.start()
-    while server.metric("weir_grammars_waiting") < 4 and len(codes) < 2:
-        time.sleep(0.001)
-    server.json("POST", COMPLETIONS, {"prompt": "a", "max_tokens": 1})
-    server.json("POST", COMPLETIONS, {"prompt": "a", "max_tokens": 9, "regex": "[a-d]{3}new"})
-    assert len(codes) < 6
-    for t in threads:
-        t.join()
-    assert codes == [400] * 6 and server.metric("weir_grammars_waiting") == 0
+    for attempt in range(ATTEMPTS):
+        codes = []
+        threads = [threading.Thread(target=send, args=(codes, 6 * attempt + i)) for i in range(6)]
+        for t in threads:
+            t.start()
+        while server.metric("weir_grammars_waiting") < 4 and len(codes) < 2:
+            time.sleep(0.001)
+        server.json("POST", COMPLETIONS, {"prompt": "a", "max_tokens": 1})
+        server.json("POST", COMPLETIONS, {"prompt": "a", "max_tokens": 9, "regex": f"[a-d]{{3}}new{attempt}"})
+        n_before = len(codes)
+        for t in threads:
+            t.join()
+        assert codes == [400] * 6 and server.metric("weir_grammars_waiting") == 0
+        if n_before < 6:
+            break
+    assert n_before < 6
 
 
 def test_costly_schemas_in_turns(start_server, tmp_path):
@@ -280,43 +288,52 @@ def test_costly_schemas_in_turns(start_server, tmp_path):
     keys = tmp_path / "keys.json"
     keys.write_text(json.dumps({"keys": [{"name": n, "key": "sk-0123456789-" + n} for n in "ab"]}))
     server = start_server("--api-keys", keys)
-    order = []
 
-    def send(name, i):
+    def send(order, name, i):
         body = {"prompt": "a", "max_tokens": 1, "json_schema": costly(i)}
         server.request("POST", COMPLETIONS, body, headers={"X-Api-Key": "sk-0123456789-" + name}, timeout=600)
         order.append(name)
 
-    threads = [threading.Thread(target=send, args=("a", i)) for i in range(5)]
-    for t in threads:
-        t.start()
     metrics = {"X-Api-Key": "sk-0123456789-b"}
-    while b"weir_grammars_waiting 4" not in server.request("GET", "/metrics", headers=metrics)[2] and len(order) < 1:
-        time.sleep(0.001)
-    threads.append(threading.Thread(target=send, args=("b", 100)))
-    threads[-1].start()
-    for t in threads:
-        t.join()
+    for attempt in range(ATTEMPTS):
+        order = []
+        threads = [threading.Thread(target=send, args=(order, "a", 5 * attempt + i)) for i in range(5)]
+        for t in threads:
+            t.start()
+        while b"weir_grammars_waiting 4" not in server.request("GET", "/metrics", headers=metrics)[2] and len(order) < 1:
+            time.sleep(0.001)
+        threads.append(threading.Thread(target=send, args=(order, "b", 100 + attempt)))
+        threads[-1].start()
+        for t in threads:
+            t.join()
+        if "b" in order[:4]:
+            break
     assert "b" in order[:4], order
 
 
+def cpu_seconds(server):
+    with open(f"/proc/{server.process.pid}/stat") as f:
+        fields = f.read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def test_who_has_left_is_not_compiled(start_server):
-    """Eleven costly schemas whose clients leave take the time of the one under way, not of all."""
+    """Forty costly schemas whose clients leave take the work of the one under way, not of all."""
     server = start_server()
     host, port = server.url.removeprefix("http://").split(":")
-    since = time.monotonic()
+    before = cpu_seconds(server)
     server.json("POST", COMPLETIONS, {"prompt": "a", "json_schema": costly(0)}, status=400, timeout=600)
-    one = time.monotonic() - since
+    one = cpu_seconds(server) - before
     sockets = []
-    for i in range(11):
+    for i in range(40):
         body = json.dumps({"prompt": "a", "max_tokens": 1, "json_schema": costly(20 + i)}).encode()
         sockets.append(socket.create_connection((host, int(port))))
         sockets[-1].sendall(b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
-    while server.metric("weir_grammars_waiting") < 8:
+    while server.metric("weir_grammars_waiting") < 16:
         time.sleep(0.001)
+    before = cpu_seconds(server)
     for s in sockets:
         s.close()
-    since = time.monotonic()
     while server.metric("weir_grammars_waiting") > 0:
-        time.sleep(0.001)
-    assert time.monotonic() - since < 0.25 + 4 * one
+        time.sleep(0.02)
+    assert cpu_seconds(server) - before < 0.25 + 4 * one
