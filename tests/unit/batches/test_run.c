@@ -71,7 +71,7 @@ static void what_one_batch_waits_for_holds_no_other(void **state)
     assert_int_equal(mkdir(path, 0700), 0); /* where its results should go */
     running_open(&r, NULL, 4);
     running_start(&r);
-    running_wait(&r, 2, "b", "completed", 20);
+    running_wait(&r, 2, "b", "completed");
     assert_int_equal(running_count(&r, 2, "b", false), 1);
     assert_true(running_is(&r, 1, "a", "validating"));
     running_stop(&r);
@@ -123,14 +123,14 @@ static void a_batch_that_fails_shows_its_results_first(void **state)
     snprintf(path, sizeof path, "%s/files/file-o1.json", r.dir);
     assert_int_equal(mkdir(path, 0700), 0); /* where its name should go */
     running_start(&r);
-    running_wait(&r, 2, "a", "failed", 20);
+    running_wait(&r, 2, "a", "failed");
     json_decref(running_ask(&r, "GET", "/v1/files/file-o2", "a", 200));
     assert_true(running_is(&r, 1, "a", "in_progress"));
     running_close(&r);
     assert_int_equal(rmdir(path), 0);
     running_open(&r, NULL, 4);
     running_start(&r);
-    running_wait(&r, 1, "a", "failed", 20);
+    running_wait(&r, 1, "a", "failed");
     json_decref(running_ask(&r, "GET", "/v1/files/file-o1", "a", 200));
     running_stop(&r);
 }
@@ -156,14 +156,14 @@ static void a_state_that_is_not_written_is_not_entered(void **state)
     assert_int_equal(rename(path, aside), 0);
     assert_int_equal(mkdir(path, 0700), 0); /* where its state should go */
     running_start(&r);
-    running_wait(&r, 2, "a", "completed", 20);
+    running_wait(&r, 2, "a", "completed");
     assert_true(running_is(&r, 1, "a", "finalizing"));
     running_close(&r);
     assert_int_equal(rmdir(path), 0);
     assert_int_equal(rename(aside, path), 0);
     running_open(&r, NULL, 4);
     running_start(&r);
-    running_wait(&r, 1, "a", "completed", 20);
+    running_wait(&r, 1, "a", "completed");
     assert_int_equal(running_count(&r, 1, "a", false), 1);
     running_stop(&r);
 }
@@ -199,7 +199,7 @@ static void results_have_a_place(void **state)
     running_open(&r, NULL, 4);
     running_add_files(&r, BATCH_MAX_FILES - 1, "a");
     running_start(&r);
-    running_wait(&r, 1, "a", "completed", 20);
+    running_wait(&r, 1, "a", "completed");
     json_t *v = running_ask(&r, "GET", "/v1/batches/batch_1", "a", 200);
     assert_string_equal(str_at(v, "output_file_id"), "file-o1");
     json_decref(v);
@@ -262,7 +262,7 @@ static void a_dead_device_uses_no_line_up(void **state)
         running_turn(&r);
     assert_int_equal(running_count(&r, 1, "a", true), 0);
     atomic_store(&device_is_dead, false);
-    running_wait(&r, 1, "a", "completed", 30);
+    running_wait(&r, 1, "a", "completed");
     assert_int_equal(running_count(&r, 1, "a", false), 20);
     running_stop(&r);
     buf_deinit(&text);

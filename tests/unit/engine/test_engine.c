@@ -104,7 +104,7 @@ static void wait_ended(struct engine *eng, uint32_t n)
     uint32_t n_ended = 0;
     while (n_ended < n) {
         struct pollfd p = {.fd = engine_event_fd(eng), .events = POLLIN};
-        assert_int_equal(poll(&p, 1, 30000), 1);
+        assert_int_equal(poll(&p, 1, 60000), 1);
         while (next_event(eng, &n_ended)) {
         }
     }
@@ -115,7 +115,7 @@ static void assert_idle(struct engine *eng)
 {
     struct engine_stats st;
     assert_null(engine_next_event(eng));
-    for (int i = 0; i < 200; i++) {
+    for (int i = 0; i < 6000; i++) {
         engine_stats_get(eng, &st);
         if (st.running == 0 && st.waiting == 0)
             break;

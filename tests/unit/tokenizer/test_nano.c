@@ -1,6 +1,7 @@
 /* Encoding with the built-in model's vocabulary, which has every byte: what holds for any text. */
-#include "base/clock.h"
 #include "unit/tokenizer/toy_vocab.h"
+
+#include <time.h>
 
 static struct loaded nano;
 
@@ -224,9 +225,9 @@ static void test_linear_time(void **state)
         size_t len = 0, n_unit = strlen(units[k]);
         for (; len + n_unit <= n; len += n_unit)
             memcpy(text + len, units[k], n_unit);
-        uint64_t begin_us = clock_us();
+        const clock_t begin = clock();
         struct token_list ids = encode(nano.t, text, len, true);
-        if (clock_us() - begin_us > 10 * 1000 * 1000)
+        if (clock() - begin > 10 * CLOCKS_PER_SEC)
             fail_msg("'%s' took too long", units[k]);
         assert_decodes(&ids, text, len, true);
         token_list_deinit(&ids);

@@ -2,7 +2,6 @@
 #include "tokenizer/pretokenize.h"
 
 #include "base/buf.h"
-#include "base/clock.h"
 #include "unit/tokenizer/toy_vocab.h"
 
 #include <setjmp.h>
@@ -11,6 +10,7 @@
 #include <cmocka.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 static void assert_words(const char *pre, const char *text, const char *want)
 {
@@ -208,9 +208,9 @@ static void test_hostile(void **state)
             memcpy(text + len, units[k], n_unit);
         memcpy(text + len, ends[k % 3], 1);
         for (size_t i = 0; pretokenize_rule_at(i); i++) {
-            uint64_t begin_us = clock_us();
+            const clock_t begin = clock();
             count_words(pretokenize_rule_at(i), text, len + 1);
-            if (clock_us() - begin_us > 5 * 1000 * 1000)
+            if (clock() - begin > 5 * CLOCKS_PER_SEC)
                 fail_msg("unit %zu with%stook too long", k, pretokenize_rule_at(i)->names);
         }
     }
