@@ -18,7 +18,7 @@ PAYLOAD = bytes(i * 11 % 256 for i in range(500))
 
 
 def weir(*args):
-    return subprocess.run([WEIR, "cache", *map(str, args)], capture_output=True, timeout=120,
+    return subprocess.run([WEIR, "cache", *map(str, args)], capture_output=True, timeout=300,
                           env={**os.environ, "TZ": "UTC"})
 
 

@@ -20,7 +20,7 @@ COMMANDS = ["serve", "run", "embed", "bench", "tokenize", "render", "logits", "i
 
 
 def weir(*args, data=None, env=None):
-    return subprocess.run([WEIR, *map(str, args)], input=data, capture_output=True, timeout=120,
+    return subprocess.run([WEIR, *map(str, args)], input=data, capture_output=True, timeout=300,
                           env={**os.environ, **(env or {})})
 
 
@@ -122,7 +122,7 @@ def test_a_chat_at_a_terminal_reads_utf8(tmp_path, locale):
             os.write(ours, "Où est Zürich 漢字?\n".encode())
         elif typed:
             os.write(ours, b"\x04")
-    assert p.wait(60) == 0
+    assert p.wait(300) == 0
     os.close(ours)
     assert "Où est Zürich 漢字?".encode() in seen, seen
 
@@ -135,7 +135,7 @@ def test_an_end_typed_ahead_ends_a_chat(tmp_path, ahead):
     os.write(ours, ahead)
     p = subprocess.Popen([WEIR, "run", "-m", NANO, "-n", "1"], stdin=theirs, stdout=theirs, stderr=theirs, env=env)
     os.close(theirs)
-    assert p.wait(60) == 0
+    assert p.wait(300) == 0
     os.close(ours)
 
 
@@ -278,7 +278,7 @@ def test_a_closed_stderr_is_no_file(tmp_path):
         assert os.readlink(f"/proc/{p.pid}/fd/2") == "/dev/null"
     finally:
         p.terminate()
-        p.wait(60)
+        p.wait(300)
     assert log.read_text() == ""
 
 

@@ -82,7 +82,7 @@ class Bench:
                 "0,64", "--batch", "1,4", *map(str, more)]
 
     def run(self, *more, **which):
-        return subprocess.run(self.argv(*more, **which), capture_output=True, text=True, timeout=60,
+        return subprocess.run(self.argv(*more, **which), capture_output=True, text=True, timeout=300,
                               check=False)
 
     def calls(self):
@@ -222,7 +222,7 @@ def test_interruption_prints_what_was_gathered(bench):
     while not (bench.folder / "slow").exists() and time.monotonic() < deadline:
         time.sleep(0.01)
     p.send_signal(signal.SIGINT)
-    out, err = p.communicate(timeout=120)
+    out, err = p.communicate(timeout=300)
     assert p.returncode == 130 and "interrupted" in err and "Traceback" not in err
     assert line(out, "decode")
     assert json.loads(saved.read_text())["stopped"] == "interrupted"

@@ -48,13 +48,13 @@ def test_the_example_answers_as_weir_run(prefix, tmp_path, compiler, kind):
            "-o", program)
     needed = re.findall(r"NEEDED.*\[(.*?)\]", output("readelf", "-d", program))
     assert any(n.startswith("libweir.so") for n in needed) == (kind == "shared"), needed
-    r = subprocess.run([program, NANO, *QUESTIONS], capture_output=True, text=True, timeout=60)
+    r = subprocess.run([program, NANO, *QUESTIONS], capture_output=True, text=True, timeout=300)
     assert r.returncode == 0 and r.stderr == "", r
     lines = r.stdout.splitlines()
     for i, question in enumerate(QUESTIONS):
         text = "".join(line[3:] for line in lines if line.startswith(f"{i + 1}: "))
         assert text + "\n" == output(WEIR, "run", "-m", NANO, "-p", question)
-    r = subprocess.run([program, "/nonexistent", *QUESTIONS], capture_output=True, text=True, timeout=60)
+    r = subprocess.run([program, "/nonexistent", *QUESTIONS], capture_output=True, text=True, timeout=300)
     assert r.returncode == 1 and r.stderr.startswith("/nonexistent: "), r
 
 
@@ -129,7 +129,7 @@ def test_a_program_that_writes_numbers_with_commas(prefix, tmp_path):
     (tmp_path / "comma.src").write_text(COMMA)
     (tmp_path / "commas.c").write_text(IN_COMMAS)
     subprocess.run(["localedef", "-c", "-i", tmp_path / "comma.src", "-f", "ANSI_X3.4-1968", tmp_path / "comma"],
-                   capture_output=True, timeout=60)
+                   capture_output=True, timeout=300)
     if not (tmp_path / "comma/LC_NUMERIC").exists():
         pytest.skip("localedef makes no locale here")
     flags = [f"-I{prefix}/include", f"-L{prefix}/lib", "-lweir", f"-Wl,-rpath,{prefix}/lib"]

@@ -31,7 +31,7 @@ def weir(*args, limit=None):
         if limit:
             resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
-    return subprocess.run([WEIR, *map(str, args)], capture_output=True, text=True, timeout=120,
+    return subprocess.run([WEIR, *map(str, args)], capture_output=True, text=True, timeout=300,
                           preexec_fn=set_limit)
 
 
@@ -202,7 +202,7 @@ def test_no_half_file_is_left(tmp_path, end):
             p.send_signal(end)
         else:
             os.truncate(model, 4096)
-        if p.wait(120) != 0 or end == signal.SIGPIPE:
+        if p.wait(300) != 0 or end == signal.SIGPIPE:
             break
         out.unlink()
         model.write_bytes(full)

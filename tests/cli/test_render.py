@@ -20,7 +20,7 @@ def render(template, context, folder, *more):
     return subprocess.run(
         [WEIR, "render", "--template", str(path), "--context", "-", "--now", NOW, *more],
         input=context if isinstance(context, bytes) else json.dumps(context).encode(),
-        capture_output=True, timeout=60)
+        capture_output=True, timeout=300)
 
 
 def test_exact_text(tmp_path):
@@ -34,7 +34,7 @@ def test_built_in_model(tmp_path):
     context = {"messages": [{"role": "user", "content": "Hi"}], "add_generation_prompt": True}
     path = tmp_path / "c.json"
     path.write_text(json.dumps(context))
-    r = subprocess.run([WEIR, "render", "--context", str(path)], capture_output=True, timeout=60)
+    r = subprocess.run([WEIR, "render", "--context", str(path)], capture_output=True, timeout=300)
     assert r.returncode == 0
     assert r.stdout == b"<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
 
@@ -55,7 +55,7 @@ def test_usage():
     for args in ([], ["--context", "x", "--now", "soon"], ["--context", "x", "y"],
                  ["--context", "x", "--now", "2026-02-31T12:00:00"],
                  ["--context", "x", "-m", "a", "--template", "b"]):
-        r = subprocess.run([WEIR, "render", *args], capture_output=True, timeout=60)
+        r = subprocess.run([WEIR, "render", *args], capture_output=True, timeout=300)
         assert r.returncode == 2 and r.stderr
 
 

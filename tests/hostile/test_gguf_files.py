@@ -25,7 +25,7 @@ GOOD = gguf([scalar("general.architecture", STRING, "llama"), array("a.words", S
 
 
 def inspect(path):
-    return subprocess.run([WEIR, "inspect", str(path)], capture_output=True, timeout=60, check=False)
+    return subprocess.run([WEIR, "inspect", str(path)], capture_output=True, timeout=300, check=False)
 
 
 def refused(path, *words):

@@ -20,7 +20,7 @@ LOGITS = ("logits", "--threads", "1", "--tokens", "1,2,3", "--greedy", "4", "-m"
 
 
 def weir(*args, **more):
-    return subprocess.run([WEIR, *map(str, args)], capture_output=True, text=True, timeout=60,
+    return subprocess.run([WEIR, *map(str, args)], capture_output=True, text=True, timeout=300,
                           check=False, **more)
 
 

@@ -509,7 +509,7 @@ def test_queue_full(start_server):
     host, port = s.url.removeprefix("http://").rsplit(":", 1)
     body = json.dumps(completion(n=3, max_tokens=1000, ignore_eos=True, stream=True)).encode()
     for _ in range(20):  # unless a place is free again when the next one comes
-        with socket.create_connection((host, int(port)), timeout=60) as c:
+        with socket.create_connection((host, int(port)), timeout=300) as c:
             c.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" %
                       len(body) + body)
             assert c.recv(1000).startswith(b"HTTP/1.1 200")
@@ -538,7 +538,7 @@ def test_client_leaves(server, stream):
     before = server.metric(aborted)
     body = json.dumps(completion(n=100, max_tokens=900, ignore_eos=True, stream=stream,
                                  temperature=1)).encode()
-    with socket.create_connection((host, int(port)), timeout=60) as c:
+    with socket.create_connection((host, int(port)), timeout=300) as c:
         c.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" %
                   len(body) + body)
         if stream:
@@ -620,7 +620,7 @@ def test_drain(start_server):
     s = start_server()
     host, port = s.url.removeprefix("http://").rsplit(":", 1)
     body = json.dumps(completion(max_tokens=200, ignore_eos=True, stream=True)).encode()
-    with socket.create_connection((host, int(port)), timeout=60) as c:
+    with socket.create_connection((host, int(port)), timeout=300) as c:
         c.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
                   b"Content-Length: %d\r\n\r\n" % len(body) + body)
         data = c.recv(1000)
@@ -629,7 +629,7 @@ def test_drain(start_server):
             data += more
     assert b"data: [DONE]" in data
     assert data.count(b'"finish_reason":null') == 200
-    assert s.process.wait(60) == 0, s.log
+    assert s.process.wait(300) == 0, s.log
 
 
 # --- the official client -------------------------------------------------------------------------

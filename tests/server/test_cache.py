@@ -394,7 +394,7 @@ def test_a_directory_that_cannot_be(tmp_path):
     path = tmp_path / "file"
     path.write_text("")
     ended = subprocess.run([WEIR, "serve", "--port", "0", "--cache-dir", str(path)],
-                           capture_output=True, text=True, check=False, timeout=60)
+                           capture_output=True, text=True, check=False, timeout=300)
     assert ended.returncode == 1
     assert str(path) in ended.stderr
 
@@ -405,6 +405,6 @@ def test_a_directory_that_cannot_be(tmp_path):
                                    ["--cache-dir", "x", "--cache-disk", "0"]])
 def test_wrong_flags(flags):
     ended = subprocess.run([WEIR, "serve", *flags], capture_output=True, text=True, check=False,
-                           timeout=60)
+                           timeout=300)
     assert ended.returncode == 2
     assert flags[0] in ended.stderr or flags[-2] in ended.stderr

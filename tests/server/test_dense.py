@@ -89,5 +89,5 @@ def test_other_models_are_refused(tmp_path):
 def refused(tmp_path, file):
     path = tmp_path / "tiny.gguf"
     path.write_bytes(file)
-    run = subprocess.run([WEIR, "embed", "-m", path, "a"], capture_output=True, text=True, timeout=60)
+    run = subprocess.run([WEIR, "embed", "-m", path, "a"], capture_output=True, text=True, timeout=300)
     assert run.returncode == 1 and "dense_" in run.stderr and run.stderr.count("\n") == 1, run.stderr

@@ -203,21 +203,21 @@ def test_each_tokens_vector_of_a_decoder(start_server, server):
 
 def test_command_line(serve):
     run = subprocess.run([WEIR, "embed", "-m", model_of("bert"), *TEXTS], check=True,
-                         capture_output=True, text=True, timeout=60)
+                         capture_output=True, text=True, timeout=300)
     lines = [json.loads(line) for line in run.stdout.splitlines()]
     for text, got in zip(TEXTS, lines):
         assert nmse(got, pooled("bert", text)) < 1e-9
     piped = subprocess.run([WEIR, "embed", "-m", model_of("bert")], input="\n".join(TEXTS) + "\n",
-                           check=True, capture_output=True, text=True, timeout=60)
+                           check=True, capture_output=True, text=True, timeout=300)
     assert piped.stdout == run.stdout
     each = subprocess.run([WEIR, "embed", "-m", model_of("bert"), "--pooling", "none", "--raw", *TEXTS],
-                          check=True, capture_output=True, text=True, timeout=60)
+                          check=True, capture_output=True, text=True, timeout=300)
     m, w = encoders.make("bert")
     for text, got in zip(TEXTS, [json.loads(line) for line in each.stdout.splitlines()]):
         want = encoders.forward(m, w, ids_of(text))
         assert len(got) == len(want) and all(nmse(a, b) < 1e-9 for a, b in zip(got, want))
     long = subprocess.run([WEIR, "embed", "-m", model_of("bert"), "a", "a " * 95],
-                          capture_output=True, text=True, timeout=60)
+                          capture_output=True, text=True, timeout=300)
     assert long.returncode == 1 and "text 2" in long.stderr and "97" in long.stderr
 
 
@@ -237,7 +237,7 @@ def test_a_client_that_leaves_while_its_answer_is_made(serve):
     body = json.dumps({"input": ["stone"] * 2048}).encode()
     request = b"POST /v1/embeddings HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body
     for wait in (0, 0.01, 0.05, 0.1, 0.2, 0.3, 0.5):
-        with socket.create_connection((host, int(port)), timeout=60) as c:
+        with socket.create_connection((host, int(port)), timeout=300) as c:
             c.sendall(request)
             time.sleep(wait)
     assert len(embed(s, ["stone"] * 2048)) == 2048
@@ -418,7 +418,7 @@ def test_reranker_that_generates(start_server, tmp_path, arch):
     s = start_server("-m", str(path), "--pooling", "last", "--kv-type", "f32")
     text = TEMPLATE.replace("{query}", "ab a").replace("{document}", "b ab")
     run = subprocess.run([WEIR, "tokenize", "--special", "-m", str(path)], input=text, check=True,
-                         capture_output=True, text=True, timeout=60)
+                         capture_output=True, text=True, timeout=300)
     ids = [int(i) for i in re.findall(r"\d+", run.stdout)]
     (hidden,) = embed(s, ids, embd_normalize=-1)
     data = tiny.data_of("cls.output.weight", 0, (tiny.N_EMBD, 2))

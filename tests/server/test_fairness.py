@@ -51,7 +51,7 @@ def end_of(server, greedy, well=frozenset({200})):
     """What was answered was answered well; the rest is not waited for."""
     assert {g.result() for g in greedy if g.done()} <= well
     server.process.kill()
-    server.process.wait(60)  # ended, so nobody asks it to stop
+    server.process.wait(300)  # ended, so nobody asks it to stop
 
 
 def test_polite_keys_are_not_behind_a_greedy_one(start_server, keys):

@@ -155,7 +155,7 @@ def test_head_of_a_file(batches):
     """What GET would say of it and no body, so that the connection can be used again."""
     data = jsonl([line(f"r{i}") for i in range(2000)])
     file = upload(batches, data)
-    c = http.client.HTTPConnection(batches.url.split("//")[1], timeout=60)
+    c = http.client.HTTPConnection(batches.url.split("//")[1], timeout=300)
     for method in ("HEAD", "GET", "HEAD"):
         c.request(method, f"/v1/files/{file['id']}/content")
         r = c.getresponse()

@@ -21,7 +21,7 @@ PROMPT = {"prompt": "What is 2 + 3?", "max_tokens": 12, "temperature": 0, "ignor
 
 
 def weir(*args, **env):
-    return subprocess.run([WEIR, *map(str, args)], capture_output=True, text=True, timeout=120,
+    return subprocess.run([WEIR, *map(str, args)], capture_output=True, text=True, timeout=300,
                           env={**os.environ, "WEIR_EMU_MEMORY_MIB": "256", **env})
 
 

@@ -57,7 +57,7 @@ def test_strangers_send_no_large_bodies(start_server, keys_file):
         return int(re.search(r'weir_http_requests_total{status="401"} (\d+)|$', text).group(1) or 0)
 
     def begin(path, key, n_bytes):
-        s = socket.create_connection(("127.0.0.1", int(server.url.rsplit(":", 1)[1])), timeout=10)
+        s = socket.create_connection(("127.0.0.1", int(server.url.rsplit(":", 1)[1])), timeout=300)
         s.sendall(f"POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n"
                   f"Content-Length: 1000000\r\n\r\n".encode() + b" " * n_bytes)
         return s
@@ -76,7 +76,7 @@ def test_strangers_send_no_large_bodies(start_server, keys_file):
             with pytest.raises(TimeoutError):
                 s.settimeout(0.3)
                 s.recv(1)
-        known.settimeout(10)
+        known.settimeout(300)
         known.sendall(b" " * 100_000)
         assert b" 400 " in known.recv(65536)
 
@@ -177,7 +177,7 @@ def test_concurrency(start_server, keys_file):
 
 
     def begin(**more):
-        c = http.client.HTTPConnection(host, timeout=60)
+        c = http.client.HTTPConnection(host, timeout=300)
         c.request("POST", COMPLETIONS, json.dumps({**ASK, "stream": True, **more}), bearer("ka"))
         r = c.getresponse()
         assert r.status == 200 and r.readline().startswith(b"data: ")
@@ -319,13 +319,13 @@ def test_keys_from_a_pipe(keys_file):
             except OSError:
                 time.sleep(0.02)
         p.terminate()
-        assert p.wait(30) == -signal.SIGTERM and fd is not None
+        assert p.wait(300) == -signal.SIGTERM and fd is not None
         os.close(fd)
     with subprocess.Popen([WEIR, "serve", "--port", "0", "--api-keys", keys_file], stderr=subprocess.PIPE) as p:
         write_keys(keys_file, {"name": "a", "key": "ka"})
         assert any(b"listening" in line for line in p.stderr)
         p.terminate()
-        assert p.wait(60) == 0
+        assert p.wait(300) == 0
 
 
 def test_reload_under_traffic(start_server, keys_file):
@@ -379,7 +379,7 @@ def test_a_bad_file_is_one_line_at_start(keys_file, text, says):
 
     keys_file.write_text(text)
     r = subprocess.run([WEIR, "serve", "-m", MODEL, "--port", "0", "--api-keys", keys_file],
-                       capture_output=True, text=True, timeout=60)
+                       capture_output=True, text=True, timeout=300)
     lines = [line for line in r.stderr.splitlines() if "warning" not in line]
     assert r.returncode == 1 and len(lines) == 1 and says in lines[0], r.stderr
     assert str(keys_file) in lines[0]

@@ -317,5 +317,5 @@ def test_slots_and_adapters(server, start_server):
 def test_flags_that_are_wrong(flags, word):
     import subprocess
     from conftest import WEIR
-    r = subprocess.run([WEIR, "serve", *flags], capture_output=True, text=True, timeout=60)
+    r = subprocess.run([WEIR, "serve", *flags], capture_output=True, text=True, timeout=300)
     assert r.returncode == 2 and word in r.stderr, r.stderr

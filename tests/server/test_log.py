@@ -100,7 +100,7 @@ def test_those_who_never_became_calls(start_server, tmp_path):
 def test_a_client_that_leaves(start_server, tmp_path):
     log = tmp_path / "access.log"
     server = start_server("--access-log", log)
-    c = http.client.HTTPConnection(server.url.split("//")[1], timeout=60)
+    c = http.client.HTTPConnection(server.url.split("//")[1], timeout=300)
     c.request("POST", COMPLETIONS, json.dumps({**ASK, "n": 50, "max_tokens": 2000, "stream": True}))
     r = c.getresponse()
     assert r.readline().startswith(b"data: ")
@@ -148,7 +148,7 @@ def test_clients_that_leave_before_their_turn(start_server, tmp_path):
     left = [line for line in lines if line["status"] is None]
     assert left and not any(line["complete"] for line in left)
     n_gone = gone + sum(not line["complete"] for line in lines)
-    end = time.monotonic() + 10
+    end = time.monotonic() + 60
     while server.metric("weir_http_clients_gone_total") != n_gone:
         assert time.monotonic() < end
 
@@ -180,14 +180,14 @@ def test_a_log_that_nobody_reads_holds_up_nobody(start_server, tmp_path):
     for _ in range(400):  # more than a pipe holds
         assert server.request("GET", "/v1/models", headers={"X-Request-Id": "x" * 128})[0] == 200
     server.process.send_signal(signal.SIGTERM)
-    assert server.process.wait(30) == 0
+    assert server.process.wait(300) == 0
     os.close(reader)
 
 
 def test_sighup_ends_a_server_without_files(start_server):
     server = start_server()
     server.process.send_signal(signal.SIGHUP)
-    assert server.process.wait(30) == -signal.SIGHUP
+    assert server.process.wait(300) == -signal.SIGHUP
 
 
 # ---- timelines ------------------------------------------------------------------------------
@@ -312,7 +312,7 @@ def test_more_chunks_than_are_kept(start_server):
 def test_preemption_shows(start_server):
     """One of high priority takes the only place."""
     server = start_server("--max-running", 1)
-    c = http.client.HTTPConnection(server.url.split("//")[1], timeout=60)
+    c = http.client.HTTPConnection(server.url.split("//")[1], timeout=300)
     c.request("POST", COMPLETIONS, json.dumps({**ASK, "max_tokens": 600, "stream": True,
                                                "timeline": True}))
     r = c.getresponse()

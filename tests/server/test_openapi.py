@@ -271,13 +271,14 @@ def test_schemathesis(start_server, tmp_path):
         [program, "run", server.url + "/openapi.json", "-H", "Authorization: Bearer k",
          "--checks", ",".join(checks),
          "--phases", os.environ.get("WEIR_SCHEMATHESIS_PHASES", "examples,fuzzing"),
+         "--request-timeout", "300",
          "--max-examples", os.environ.get("WEIR_SCHEMATHESIS_EXAMPLES", few("12", "4")),
          "--suppress-health-check", "too_slow",  # of its own making of data, on a busy machine
          *[x for name in ("setProps", "slotAction", "createInfill") for x in ("--exclude-operation-id", name)],
          *left_out,
          *os.environ.get("WEIR_SCHEMATHESIS_ARGS", "--generation-deterministic").split(),
          "--warnings", "off", "--no-color"],
-        cwd=tmp_path, capture_output=True, text=True, timeout=600)
+        cwd=tmp_path, capture_output=True, text=True, timeout=1800)
     print(r.stdout[-1500:])
     assert r.returncode == 0, r.stdout[-20000:] + r.stderr[-2000:]
     generated = re.search(r"(\d+) generated", r.stdout)

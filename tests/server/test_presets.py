@@ -43,5 +43,5 @@ def test_the_environment_counts_as_given(start_server, monkeypatch):
 
 def test_no_such_preset():
     p = subprocess.run([WEIR, "serve", "-m", MODEL, "--preset", "fast"], capture_output=True,
-                       text=True, timeout=60)
+                       text=True, timeout=300)
     assert p.returncode == 2 and "'fast' is not low-latency, balanced or throughput" in p.stderr

@@ -36,7 +36,7 @@ def tls_server(start_server, tmp_path):
 
 def connect(server, context=None):
     host = server.url.split("//")[1]
-    return http.client.HTTPSConnection(host, timeout=60, context=context or server.context)
+    return http.client.HTTPSConnection(host, timeout=300, context=context or server.context)
 
 
 def open_stream(server, n_tokens, **more):
@@ -129,7 +129,7 @@ def test_many_reloads_under_traffic(tls_server, tmp_path):
 
 def start_with(*flags):
     return subprocess.run([WEIR, "serve", "-m", MODEL, "--port", "0", *flags],
-                          capture_output=True, text=True, timeout=60)
+                          capture_output=True, text=True, timeout=300)
 
 
 def test_mistakes_are_one_line_at_start(tmp_path):
