@@ -129,6 +129,19 @@ static void put_lengths(const struct err_info *e, struct buf *out)
         buf_printf(out, ",\"n_prompt_tokens\":%u,\"n_ctx\":%u", e->n_prompt, e->n_ctx);
 }
 
+/* Anthropic's clients (Claude Code, LangChain) know a prompt that is too long by these words alone,
+ * and shorten the conversation then. */
+static void put_anthropic_message(const struct err_info *e, struct buf *out)
+{
+    if (e->code == ERR_TOO_LONG && e->n_ctx > 0 && e->n_prompt >= e->n_ctx)
+        buf_printf(out,
+                   ",\"message\":\"prompt is too long: %u tokens > %u maximum\"",
+                   e->n_prompt,
+                   e->n_ctx - 1); /* there must be room for an answer */
+    else
+        api_field_text(out, "message", e->text);
+}
+
 void api_put_error(enum api_shape shape,
                    int status,
                    const struct err_info *e,
@@ -149,7 +162,7 @@ void api_put_error(enum api_shape shape,
     case API_ANTHROPIC:
         buf_str(out, "{\"type\":\"error\",\"error\":{");
         api_field_text(out, "type", type_of(shape, status, e));
-        api_field_text(out, "message", e->text);
+        put_anthropic_message(e, out);
         if (strcmp(e->field, "thread") == 0) /* its clients send the whole conversation then */
             buf_str(out,
                     ",\"details\":{\"error_code\":\"thread_unsupported_request\","
