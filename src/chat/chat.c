@@ -200,15 +200,25 @@ static bool reads_thinking(const struct chat_template *t, const char *source, si
     return true;
 }
 
-/* Does it render what the system says later as if it had not been said? One that refuses it does
- * not lose it. */
+/* Does it refuse what the system says later, or render it as if it had not been said? */
 static bool drops_later(const struct chat_template *t)
 {
     static const char later[] =
         "[{\"role\":\"system\",\"content\":\"s\"},{\"role\":\"user\",\"content\":\"q\"},"
         "{\"role\":\"assistant\",\"content\":\"a\"},{\"role\":\"system\",\"content\":\"zq\"},"
         "{\"role\":\"user\",\"content\":\"q\"}]";
-    return shows(t, later, "") && !shows(t, later, "zq");
+    return !shows(t, later, "zq");
+}
+
+/* Does it refuse a message of the user's behind another? */
+static bool wants_turns(const struct chat_template *t)
+{
+    static const char two[] =
+        "[{\"role\":\"user\",\"content\":\"q\"},{\"role\":\"user\",\"content\":\"q\"}]";
+    static const char turns[] =
+        "[{\"role\":\"user\",\"content\":\"q\"},{\"role\":\"assistant\",\"content\":\"a\"},"
+        "{\"role\":\"user\",\"content\":\"q\"}]";
+    return !shows(t, two, "") && shows(t, turns, "");
 }
 
 /* Does what the user says get lost but in parts? The templates of some models that see are so. */
@@ -246,6 +256,7 @@ static void find_traits(struct chat_template *t, const char *source, size_t n)
     t->traits.no_system =
         !t->traits.system && shows(t, "[{\"role\":\"user\",\"content\":\"zq\"}]", "zq");
     t->traits.drops_system = t->traits.system && drops_later(t);
+    t->traits.alternates = wants_turns(t);
 }
 
 struct chat_template *chat_template_create(const char *source, size_t n_bytes)

@@ -425,6 +425,34 @@ static json_t *move_system(json_t *messages, bool first)
     return all;
 }
 
+/* Where roles must alternate: what the user says goes behind what the user said before, or a tool
+ * gave, which the assistant has not answered, and what the assistant says behind what it said
+ * before. messages: the caller's reference, and all in it too. */
+static json_t *join_turns(json_t *messages)
+{
+    json_t *all = json_array(), *open = NULL, *m; /* open: what text of such a role goes behind */
+    size_t i;
+    json_array_foreach(messages, i, m)
+    {
+        const bool calls = json_array_size(json_object_get(m, "tool_calls")) > 0;
+        const bool answers = chat_has_role(m, "assistant"), asks = chat_has_role(m, "user");
+        const bool joins = is_text_of(m, "user") || (is_text_of(m, "assistant") && !calls);
+        if (joins && open && chat_has_role(open, "assistant") == answers) {
+            struct buf words = {0};
+            put_content(&words, m);
+            if (words.len > 0)
+                join_words(open, &words, true);
+            buf_deinit(&words);
+            continue;
+        }
+        json_array_append(all, m);
+        if (asks || chat_has_role(m, "tool") || (answers && !calls))
+            open = json_is_string(json_object_get(m, "content")) ? m : NULL;
+    }
+    json_decref(messages);
+    return all;
+}
+
 /* own: how calls are written that the template leaves to us, which knows results; or NULL. */
 static json_t *messages_for(const struct chat_traits *traits,
                             const json_t *messages,
@@ -446,8 +474,9 @@ static json_t *messages_for(const struct chat_traits *traits,
     add_results(all, &results);
     buf_deinit(&results);
     json_decref(names);
-    bool move = traits->no_system || traits->drops_system;
-    return move ? move_system(all, traits->system) : all;
+    if (traits->no_system || traits->drops_system)
+        all = move_system(all, traits->system);
+    return traits->alternates ? join_turns(all) : all;
 }
 
 /* Templates that read `functions` put it behind a text, so it is one also without tools. */

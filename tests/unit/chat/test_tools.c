@@ -501,25 +501,76 @@ static void test_no_system(void **state)
         check(templates[0], cases[i][0], NULL, cases[i][1]);
         check(templates[1], cases[i][0], NULL, cases[i][1]);
     }
-    /* one that takes what it says first, and drops what it says later; one that refuses that */
-    static const char first[] =
+    /* those that take what it says first, and drop or refuse what it says later */
+    static const char *const first[] = {
         "{% for m in messages %}{% if loop.first or m.role != 'system' %}{{ m.role + ':' + "
-        "m.content + ' ' }}{% endif %}{% endfor %}";
-    static const char only_first[] =
+        "m.content + ' ' }}{% endif %}{% endfor %}",
         "{% for m in messages %}{% if m.role == 'system' and not loop.first %}"
-        "{{ raise_exception('no') }}{% endif %}{{ m.role + ':' + m.content + ' ' }}{% endfor %}";
-    check(first, cases[0][0], NULL, "system:s user:u ");
-    check(first, cases[1][0], NULL, "system:s\n\nt user:u assistant:a ");
-    check(first, cases[5][0], NULL, "user:u assistant:a user:s\n\nv ");
-    check(first, cases[6][0], NULL, "user:u\n\ns assistant:a user:t ");
-    struct chat_template *t = chat_template_create(only_first, sizeof only_first - 1);
-    assert_true(chat_template_traits(t)->system && !chat_template_traits(t)->drops_system);
-    chat_template_destroy(t);
+        "{{ raise_exception('no') }}{% endif %}{{ m.role + ':' + m.content + ' ' }}{% endfor %}"};
+    for (size_t i = 0; i < 2; i++) {
+        check(first[i], cases[0][0], NULL, "system:s user:u ");
+        check(first[i], cases[1][0], NULL, "system:s\n\nt user:u assistant:a ");
+        check(first[i], cases[5][0], NULL, "user:u assistant:a user:s\n\nv ");
+        check(first[i], cases[6][0], NULL, "user:u\n\ns assistant:a user:t ");
+    }
     /* one that wants `functions` as text takes the system all the same */
     check("{% for m in messages %}{{ m.role + ':' + m.content + ' ' + functions }}{% endfor %}",
           cases[0][0],
           NULL,
           "system:s user:u ");
+}
+
+/* Several messages of one side in a row, where roles must alternate: calls and results between them
+ * are no turns, or are written as such. */
+static void test_alternating(void **state)
+{
+    (void)state;
+    static const char knows_calls[] =
+        "{% set n = namespace(user=true) %}{% for m in messages %}{% if not m.tool_calls and "
+        "m.role "
+        "in ['user', 'assistant'] %}{% if (m.role == 'user') != n.user %}{{ "
+        "raise_exception('alternate') }}{% endif %}{% set n.user = not n.user %}{% endif %}"
+        "{{ m.role + ':' + (m.content or '') + (m.tool_calls | tojson if m.tool_calls else '') + "
+        "';' "
+        "}}{% endfor %}";
+    static const char plain[] =
+        "{% for m in messages %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}"
+        "{{ raise_exception('alternate') }}{% endif %}{{ m.role + ':' + m.content + ';' }}"
+        "{% endfor %}";
+#define SAYS(role, text) "{\"role\":\"" role "\",\"content\":\"" text "\"},"
+#define CALLS                                                                                      \
+    "{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"id\":\"c\",\"type\":"             \
+    "\"function\","                                                                                \
+    "\"function\":{\"name\":\"f\",\"arguments\":{}}}]},"
+#define RESULT "{\"role\":\"tool\",\"tool_call_id\":\"c\",\"content\":\"r\"},"
+#define CALL_JSON                                                                                  \
+    "[{\"id\": \"c\", \"type\": \"function\", \"function\": {\"name\": \"f\", \"arguments\": "     \
+    "{}}}]"
+#define CALL_TEXT "<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>"
+    static const char *const cases[][3] = {
+        {"[" SAYS("user", "q") SAYS("user", "") SAYS("user", "u") SAYS("assistant", "a")
+             SAYS("assistant", "b") "{\"role\":\"user\",\"content\":\"v\"}]",
+         "user:q\n\nu;assistant:a\n\nb;user:v;",
+         "user:q\n\nu;assistant:a\n\nb;user:v;"},
+        {"[" SAYS("user", "q") CALLS RESULT "{\"role\":\"user\",\"content\":\"u\"}]",
+         "user:q;assistant:" CALL_JSON ";tool:r\n\nu;",
+         "user:q;assistant:" CALL_TEXT ";user:<tool_response>\nr\n</tool_response>\n\nu;"},
+        {"[" SAYS("user", "q") CALLS RESULT SAYS("assistant", "a")
+             SAYS("system", "s") "{\"role\":\"user\",\"content\":\"u\"}]",
+         "user:q;assistant:" CALL_JSON ";tool:r;assistant:a;system:s;user:u;",
+         "user:q;assistant:" CALL_TEXT
+         ";user:<tool_response>\nr\n</tool_response>;assistant:a;user:s\n\nu;"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        check(knows_calls, cases[i][0], NULL, cases[i][1]);
+        check(plain, cases[i][0], NULL, cases[i][2]);
+    }
+    check(CHATML,
+          cases[0][0],
+          NULL, /* where they need not, they stay as they are */
+          "<|im_start|>user\nq<|im_end|>\n<|im_start|>user\n<|im_end|>\n<|im_start|>user\nu<|im_"
+          "end|>\n"
+          "<|im_start|>assistant\na<|im_end|>\n<|im_start|>assistant\nb<|im_end|>\n"
+          "<|im_start|>user\nv<|im_end|>\n");
 }
 
 /* Templates of two kinds that leave a part to whoever writes messages. */
@@ -567,6 +618,7 @@ int main(void)
         cmocka_unit_test(test_large_numbers),
         cmocka_unit_test(test_unknown),
         cmocka_unit_test(test_no_system),
+        cmocka_unit_test(test_alternating),
         cmocka_unit_test(test_half_known),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
