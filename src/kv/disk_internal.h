@@ -149,6 +149,10 @@ enum err disk_write_file(struct disk *d,
                          const struct disk_new_file *f,
                          struct err_info *e) WEIR_MUST_USE;
 
+/* The tier's thread only, also in the middle of a job that takes long: those who fetch do not wait
+ * for its end. Entries of `held` and the lock may be gone afterwards. */
+void disk_serve_fetches(struct disk *d);
+
 /* The tier's thread, until d->stopping. */
 void *disk_thread(void *disk);
 

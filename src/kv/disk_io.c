@@ -1,5 +1,6 @@
-/* The tier's thread: one job at a time, fetches before stores. It alone touches the folder, so
- * an eviction never meets a fetch half-way, and the sum of the files' sizes is known at any moment:
+/* The tier's thread: one job at a time, fetches before stores, and between two files of a listing.
+ * It alone touches the folder, so an eviction never meets a fetch half-way, and the sum of the
+ * files' sizes is known at any moment:
  *
  *      room is made and the new file's size is added to the sum      -- then it is created
  *      a file is removed                                             -- then its size is subtracted
@@ -351,6 +352,19 @@ static void fetch(struct disk *d, uint32_t id)
     end_fetch(d, id, outcome == READ_DONE);
 }
 
+void disk_serve_fetches(struct disk *d)
+{
+    pthread_mutex_lock(&d->mutex);
+    while (d->fetches.n > 0 && !d->stopping) {
+        const uint32_t id = disk_ring_pop(&d->fetches);
+        d->fetching = true;
+        pthread_mutex_unlock(&d->mutex);
+        fetch(d, id);
+        pthread_mutex_lock(&d->mutex);
+    }
+    pthread_mutex_unlock(&d->mutex);
+}
+
 /* --- storing ---------------------------------------------------------------------------------- */
 
 /* What lies in its place is nobody's, as long as we are the one that writes. -1 and errno. */
@@ -554,25 +568,23 @@ static void rescan(struct disk *d)
     d->scan_failed = failed;
 }
 
-/* One job, without the mutex; false when there is none. It is held before and after. */
+/* All fetches or one other job, without the mutex; false when there is nothing to do. It is held
+ * before and after. */
 static bool work(struct disk *d)
 {
-    void (*job)(struct disk * d, uint32_t id) = NULL;
+    const bool fetches = d->fetches.n > 0 && !d->stopping, stores = !fetches && d->stores.n > 0;
     uint32_t id = 0;
-    if (d->fetches.n > 0 && !d->stopping) {
-        job = fetch;
-        d->fetching = true;
-        id = disk_ring_pop(&d->fetches);
-    } else if (d->stores.n > 0) {
-        job = store;
+    if (!fetches && !stores && (!looks_again(d) || clock_us() < d->rescan_at_us))
+        return false;
+    if (stores) {
         d->storing = true;
         id = disk_ring_pop(&d->stores);
-    } else if (!looks_again(d) || clock_us() < d->rescan_at_us) {
-        return false;
     }
     pthread_mutex_unlock(&d->mutex);
-    if (job)
-        job(d, id);
+    if (fetches)
+        disk_serve_fetches(d);
+    else if (stores)
+        store(d, id);
     else
         rescan(d);
     pthread_mutex_lock(&d->mutex);

@@ -17,6 +17,7 @@ enum {
     RESCAN_SHARE = 20, /* a reader spends at most 1/20 of its time listing the folder */
     ABOUT_BYTES = 512,
     SPARE_ENTRIES = 1024,
+    FILES_A_TURN = 256, /* that are listed before those who fetch have theirs */
 };
 
 /* --- the line about the model ----------------------------------------------------------------- */
@@ -78,9 +79,9 @@ static void write_about(struct disk *d)
 /* --- the scan --------------------------------------------------------------------------------- */
 
 struct scan {
-    const struct disk *d;
-    bool clean; /* may it remove what is left over and what is damaged? */
+    struct disk *d;
     bool no_memory;
+    uint64_t n_files;
     struct kv_file *segments; /* [n], their names and folders no longer valid */
     size_t n, cap;
     uint64_t bytes, ignored, removed; /* ignored: those that are still there */
@@ -102,12 +103,15 @@ static void scan_keep(struct scan *s, const struct kv_file *f)
     s->segments[s->n++] = *f;
 }
 
+/* Who has the lock removes what is left over and what is damaged. */
 static void scan_file(void *ctx, const struct kv_file *f)
 {
     struct scan *s = ctx;
     bool torn =
         f->kind == KV_FILE_SEGMENT && f->model == s->d->model && f->bytes != s->d->segment_bytes;
-    if (s->clean && (torn || f->kind == KV_FILE_TEMPORARY) &&
+    if (++s->n_files % FILES_A_TURN == 0)
+        disk_serve_fetches(s->d);
+    if (s->d->lock >= 0 && (torn || f->kind == KV_FILE_TEMPORARY) &&
         unlinkat(f->folder, f->name, 0) == 0) {
         s->removed += torn;
         return;
@@ -181,8 +185,8 @@ static enum err scan_take(struct disk *d, const struct scan *s, bool wrote, stru
 
 static enum err scan_folder(struct disk *d, bool wrote, struct err_info *e)
 {
-    struct scan s = {.d = d, .clean = d->lock >= 0};
-    if (s.clean)
+    struct scan s = {.d = d};
+    if (d->lock >= 0)
         kv_files_prune(d->root, &d->model);
     enum err err = kv_files_walk(d->root, d->dir, scan_file, &s, e);
     if (!err && s.no_memory)

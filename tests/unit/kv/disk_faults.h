@@ -28,6 +28,8 @@ static _Atomic int create_errno; /* of any file */
 static _Atomic int mkdir_errno;
 static _Atomic uint64_t n_writev, n_pread;
 static _Atomic uint64_t n_listed;      /* times that the whole folder was */
+static _Atomic uint64_t n_statted;     /* files that were */
+static _Atomic int stat_us;            /* what each takes then */
 static _Atomic int64_t seconds_passed; /* that nobody waited for */
 /* the folder whose size is watched, its limit, and the largest size seen */
 static const char *_Atomic watched_dir;
@@ -128,6 +130,14 @@ int renameat(int from_dir, const char *from, int to_dir, const char *to)
     return rc;
 }
 
+int fstatat(int dir, const char *name, struct stat *st, int flags)
+{
+    if (stat_us)
+        usleep((useconds_t)stat_us);
+    n_statted++;
+    return (int)syscall(SYS_newfstatat, dir, name, st, flags);
+}
+
 int mkdirat(int dir, const char *name, mode_t mode)
 {
     if (mkdir_errno) {
@@ -152,7 +162,7 @@ static int setup(void **state)
     disk_test_init(x);
     log_set_level(LOG_ERROR);
     writev_errno = writev_bytes = pread_errno = open_errno = unlink_errno = rename_errno =
-        list_errno = create_errno = mkdir_errno = 0;
+        list_errno = create_errno = mkdir_errno = stat_us = 0;
     seconds_passed = 0;
     watched_dir = NULL;
     *state = x;

@@ -610,6 +610,26 @@ static void test_unlisted_folder(void **state)
     assert_int_equal(tier_stats(x->t).entries, 2);
 }
 
+/* A large folder takes its time, which nobody waits for who fetches meanwhile. */
+static void test_fetches_go_on_beside_a_listing(void **state)
+{
+    struct disk_test *x = *state;
+    struct kv_tier *reader;
+    enum { N = 1500 };
+    open_with(x, N);
+    assert_int_equal(kv_disk_open(&x->cfg, &reader, NULL), OK);
+    const uint64_t n = n_listed, before = n_statted;
+    stat_us = 500;
+    seconds_passed += 60;
+    assert_int_equal(tier_fetch(x, reader, 1), 1);
+    while (n_listed == n)
+        usleep(100);
+    assert_int_equal(tier_fetch(x, reader, 2), 1);
+    assert_true(n_statted - before < N);
+    stat_us = 0;
+    reader->ops->destroy(reader);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -638,6 +658,7 @@ int main(void)
         TEST(test_another_writes_after_unreadable_files),
         TEST(test_no_descriptor_left),
         TEST(test_unlisted_folder),
+        TEST(test_fetches_go_on_beside_a_listing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
