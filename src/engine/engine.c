@@ -19,6 +19,7 @@
 #define MIN_LOGIT_ROWS 64
 #define TIER_PATIENCE_MS 50
 #define CHECK_EVERY_US 1000000
+#define CHECK_SHARE 20 /* looking after the KV memory takes at most 1/20 of the time */
 #define MAX_WHOLE_ROWS 8192u
 
 struct engine_config engine_config_default(void)
@@ -245,12 +246,12 @@ static void wait_for_company(struct engine *eng)
 static void check_memory(struct engine *eng)
 {
     struct err_info e = {0};
-    uint64_t now_us = clock_us();
-    if (!eng->cfg.check_always && eng->last_check_us != 0 &&
-        now_us - eng->last_check_us < CHECK_EVERY_US)
+    const uint64_t start_us = clock_us();
+    if (!eng->cfg.check_always && start_us < eng->next_check_us)
         return;
-    eng->last_check_us = now_us;
     enum err err = sched_check(eng->sched, &e);
+    const uint64_t now_us = clock_us(), pause_us = (now_us - start_us) * CHECK_SHARE;
+    eng->next_check_us = now_us + (pause_us > CHECK_EVERY_US ? pause_us : CHECK_EVERY_US);
     if (err != OK)
         log_error("%s", e.text);
     pthread_mutex_lock(&eng->stats_lock);

@@ -283,8 +283,8 @@ const struct model *engine_model(const struct engine *eng);
 const struct tokenizer *engine_tokenizer(const struct engine *eng);
 
 /* Ask for a walk over all of the KV memory that compares everything that is known twice
- * (sched_check), between two steps; engine_stats.checks counts those made. At most one a second.
- * Any thread. */
+ * (sched_check), between two steps; engine_stats.checks counts those made. At most one a second,
+ * and 1/20 of the time. Any thread. */
 void engine_want_check(struct engine *eng);
 
 /* The vocabulary that grammars are compiled for; made when first asked for. Any thread.

@@ -106,7 +106,7 @@ struct engine {
     struct request *active;          /* every request submitted and not yet finished */
     struct request *news;            /* those that changed in this step */
     bool waits_for_tier;             /* some sequence does */
-    uint64_t last_check_us;
+    uint64_t next_check_us;
 
     pthread_t thread;
     bool thread_started;
