@@ -289,7 +289,7 @@ static enum outcome read_segment(struct disk *d, struct slot *s, struct err_info
     } else {
         enum err err = kv_segment_read(fd, &s->segment, s->bytes, e);
         if (err)
-            outcome = READ_BAD;
+            outcome = err == ERR_IO ? READ_FAILED : READ_BAD;
         else
             stamp(d, fd);
         close(fd);
@@ -337,7 +337,7 @@ static void fetch(struct disk *d, uint32_t id)
     enum outcome outcome = read_segment(d, s, &e);
     if (outcome == READ_DONE)
         note_read(d, &s->segment.key, clock_us() - start_us);
-    if (outcome == READ_FAILED || (outcome == READ_BAD && e.code == ERR_IO))
+    if (outcome == READ_FAILED)
         note_failed_read(d, &s->segment.key, e.text);
     if (outcome == READ_NOT_NOW)
         note_error(d);

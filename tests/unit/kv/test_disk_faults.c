@@ -471,8 +471,11 @@ static void test_unreadable_sectors(void **state)
     struct kv_tier_stats s = tier_stats(x->t);
     assert_true(s.on && s.writes);
     assert_int_equal(s.errors, 1);
-    assert_int_equal(s.entries, 1); /* it is not tried again */
+    assert_int_equal(s.ignored, 0);
+    assert_false(tier_has(x, x->t, 1)); /* it is not tried again */
     assert_int_equal(tier_fetch(x, x->t, 2), 1);
+    disk_test_open(x); /* but that may have passed */
+    assert_int_equal(tier_fetch(x, x->t, 1), 1);
 }
 
 /* A disk from which nothing comes any more is left alone; less is not enough for that. */
@@ -517,12 +520,9 @@ static void one_cannot_be_read(struct disk_test *x, struct kv_tier *t, _Atomic i
     assert_true(tier_has(x, t, 2));
 }
 
-static void test_an_unreadable_block_is_written_again(void **state)
+static void is_written_again(struct disk_test *x, _Atomic int *fails)
 {
-    struct disk_test *x = *state;
-    x->cfg.max_bytes = segments(2);
-    open_with_two(x);
-    one_cannot_be_read(x, x->t, &open_errno);
+    one_cannot_be_read(x, x->t, fails);
     assert_true(tier_stats(x->t).writes);
     assert_int_equal(tier_stats(x->t).bytes, segments(2)); /* it is there */
     assert_true(exists(segment_path(x, 1)));
@@ -533,6 +533,18 @@ static void test_an_unreadable_block_is_written_again(void **state)
     assert_int_equal(tier_stats(x->t).entries, 2);
     assert_int_equal(tier_stats(x->t).evicted, 0);
     assert_int_equal(tier_stats(x->t).bytes, real_bytes(x->dir));
+}
+
+static void test_an_unreadable_block_is_written_again(void **state)
+{
+    struct disk_test *x = *state;
+    x->cfg.max_bytes = segments(2);
+    open_with_two(x);
+    is_written_again(x, &open_errno);
+    n_pread = 0;
+    assert_int_equal(tier_fetch(x, x->t, 1), 1);
+    if (n_pread > 0) /* or the C library was built to call another */
+        is_written_again(x, &pread_errno);
 }
 
 /* The listings of one that reads find it each time. */
