@@ -3,9 +3,10 @@
  *      blocks  | in place  | arrived | asked for |        |
  *                                    ^arrived    ^asked   ^end
  *
- * Blocks arrive in order; the first that does not ends the fetch, and the rest is computed. A
- * block is taken when its bytes are asked for, its pane when they are there, for the window moves
- * on. How much is asked for at a time may be limited, for who copies it makes steps wait.
+ * Blocks arrive in order; the first that does not ends the fetch. It is computed, and behind it
+ * another fetch may begin. A block is taken when its bytes are asked for, its pane when they are
+ * there, for the window moves on. How much is asked for at a time may be limited, for who copies it
+ * makes steps wait.
  *
  * Taking a place drives a block out, which a tier may store in place of another. One that does is
  * asked for a block at a time, or two, and again as soon as they have arrived, all in one kv_poll:
@@ -22,6 +23,8 @@
 #define TICKET_LEVEL_BITS 1
 /* Far more than any disk takes for a block; a tier that is silent for so long is not waited for. */
 #define PATIENCE_US 1000000
+/* Blocks that were said to be there and were not; then a sequence asks for no more. */
+#define MAX_MISSES 8
 /* What the tier says of itself counts as much as so many blocks that were seen to come: one that
  * hangs for a moment is not given up on, a slow one costs no more than they take to compute. */
 #define TRUST_BLOCKS 32
@@ -110,10 +113,16 @@ static double estimate_us(const struct kv *kv, uint32_t level, uint32_t n_blocks
     return (double)tier->ops->estimate_us(tier, n_unasked(kv, level) + n_blocks);
 }
 
-/* What did not come is computed, and not asked for again by this sequence. */
+/* What has not come is computed. */
+static void stop(struct kv_fetch *f)
+{
+    f->end = f->asked = f->arrived;
+}
+
+/* Nor is the rest asked for again by this sequence. */
 static void give_up(struct kv_table *t)
 {
-    t->fetch.end = t->fetch.asked = t->fetch.arrived;
+    stop(&t->fetch);
     t->no_fetch = true;
 }
 
@@ -235,8 +244,8 @@ static void join(struct kv *kv, struct kv_table *t)
 bool kv_fetch_begin(struct kv *kv, struct kv_table *t, uint32_t n_computed, uint32_t n_known)
 {
     uint32_t size = kv->cfg.block_tokens, first = n_computed / size;
-    if (!kv->cfg.tier || !t->shares || t->no_fetch || n_computed % size != 0 ||
-        t->n_blocks != first)
+    if (!kv->cfg.tier || !t->shares || t->no_fetch || first < t->fetch_from ||
+        n_computed % size != 0 || t->n_blocks != first)
         return false;
     uint32_t level = 0, n = count_on_tier(kv, t, first, n_known, &level);
     if (n == 0 || first + n >= 1u << TICKET_INDEX_BITS)
@@ -294,8 +303,14 @@ static void take_arrival(struct kv *kv, const struct kv_tier_done *done)
     struct kv_tier *tier = kv->cfg.tier;
     uint32_t size = kv->cfg.block_tokens;
     bool no_pane = kv->panes && kv_panes_available(kv) == 0;
-    if (!done->bytes || no_pane || (done->ticket & ((1u << TICKET_INDEX_BITS) - 1)) != f->arrived) {
+    if (no_pane || (done->ticket & ((1u << TICKET_INDEX_BITS) - 1)) != f->arrived) {
         give_up(t);
+        return;
+    }
+    if (!done->bytes) { /* lost or damaged: what is behind it may be whole */
+        t->fetch_from = f->arrived + 1;
+        t->no_fetch = ++t->n_misses == MAX_MISSES;
+        stop(f);
         return;
     }
     kv_pane_take(kv, t);

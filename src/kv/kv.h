@@ -122,8 +122,10 @@ struct kv_table {
     uint32_t base_at;
     uint32_t wanted[KV_MAX_WANTED], n_wanted; /* blocks not planned yet, to be given a state, */
     uint32_t kept[KV_MAX_WANTED], n_kept;     /* and those that were, while their rows run */
-    bool looked;   /* was attached, or could not be: what lacked panes is counted */
-    bool no_fetch; /* the tier had its chance: it was thought slower, or did not deliver */
+    bool looked;         /* was attached, or could not be: what lacked panes is counted */
+    bool no_fetch;       /* the tier had its chance: it was thought slower, or did not deliver */
+    uint32_t fetch_from; /* nor are blocks before this one fetched: the last did not come, */
+    uint32_t n_misses;   /* as so many did not */
     struct kv_fetch fetch;
 };
 

@@ -234,6 +234,21 @@ static void test_gives_up_on_what_is_not_there(void **state)
     assert_false(kv_fetch_begin(f->kv, &f->table, 0, N_TOKENS)); /* it said that it has it before */
 }
 
+/* One block that was lost is computed; those behind it are not. */
+static void test_fetches_what_is_behind_a_lost_block(void **state)
+{
+    struct fixture *f = *state;
+    f->tier.empty = true;
+    assert_true(kv_fetch_begin(f->kv, &f->table, 0, N_TOKENS));
+    assert_false(kv_poll(f->kv));
+    f->tier.empty = false;
+    assert_int_equal(kv_table_grow(f->kv, &f->table, SIZE, NULL), OK);
+    kv_publish(f->kv, &f->table, SIZE, false);
+    assert_true(kv_fetch_begin(f->kv, &f->table, SIZE, N_TOKENS));
+    assert_false(kv_poll(f->kv));
+    assert_int_equal(kv_fetched(f->kv, &f->table), 3 * SIZE);
+}
+
 static void test_gives_up_on_silence(void **state)
 {
     struct fixture *f = *state;
@@ -628,6 +643,7 @@ int main(void)
         TEST(test_the_tier_hears_of_what_is_shared),
         TEST(test_declines_what_is_slower),
         TEST(test_gives_up_on_what_is_not_there),
+        TEST(test_fetches_what_is_behind_a_lost_block),
         TEST(test_gives_up_on_silence),
         TEST(test_gives_up_on_what_is_out_of_order),
         TEST(test_takes_what_is_still_there),
