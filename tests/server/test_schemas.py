@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from conftest import few
 from schemas import SCHEMAS
 from schemas_tools import TOOLS
 
@@ -35,7 +36,7 @@ REFUSED = {
     "ref to an id": ("/$ref", "only references within the schema"),
     "remote ref": ("/$ref", "only references within the schema"),
 }
-SAMPLINGS = [{"temperature": 0, "n": 1}, {"temperature": 1, "n": 6}, {"temperature": 2, "n": 6}]
+SAMPLINGS = [{"temperature": 0, "n": 1}, {"temperature": 1, "n": few(6, 2)}, {"temperature": 2, "n": few(6, 2)}]
 
 
 def with_null(schema):
