@@ -256,6 +256,8 @@ static void find_traits(struct chat_template *t, const char *source, size_t n)
     t->traits.no_system =
         !t->traits.system && shows(t, "[{\"role\":\"user\",\"content\":\"zq\"}]", "zq");
     t->traits.drops_system = t->traits.system && drops_later(t);
+    t->traits.wants_user =
+        t->traits.system && !shows(t, "[{\"role\":\"system\",\"content\":\"zq\"}]", "zq");
     t->traits.alternates = wants_turns(t);
 }
 

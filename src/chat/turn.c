@@ -425,6 +425,20 @@ static json_t *move_system(json_t *messages, bool first)
     return all;
 }
 
+/* Where the user has to say something: what the system says, if nobody else asks. */
+static void make_user(json_t *all)
+{
+    json_t *first = json_array_get(all, 0), *m;
+    size_t i;
+    json_array_foreach(all, i, m)
+    {
+        if (chat_has_role(m, "user"))
+            return;
+    }
+    if (chat_has_role(first, "system"))
+        json_object_set_new(first, "role", json_string("user"));
+}
+
 /* Where roles must alternate: what the user says goes behind what the user said before, or a tool
  * gave, which the assistant has not answered, and what the assistant says behind what it said
  * before. messages: the caller's reference, and all in it too. */
@@ -476,6 +490,8 @@ static json_t *messages_for(const struct chat_traits *traits,
     json_decref(names);
     if (traits->no_system || traits->drops_system)
         all = move_system(all, traits->system);
+    if (traits->wants_user)
+        make_user(all);
     return traits->alternates ? join_turns(all) : all;
 }
 

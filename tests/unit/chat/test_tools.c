@@ -513,6 +513,18 @@ static void test_no_system(void **state)
         check(first[i], cases[5][0], NULL, "user:u assistant:a user:s\n\nv ");
         check(first[i], cases[6][0], NULL, "user:u\n\ns assistant:a user:t ");
     }
+    /* those that say nothing of the system, or refuse, where the user says nothing */
+    static const char *const beside[] = {
+        "{% for m in messages %}{% if m.role == 'user' %}{{ (messages[0].role + ':' + "
+        "messages[0].content + ' ') if messages[0].role == 'system' and loop.last }}{{ 'user:' + "
+        "m.content + ' ' }}{% endif %}{% endfor %}",
+        "{% if not messages | selectattr('role', 'equalto', 'user') | list %}{{ "
+        "raise_exception('no') "
+        "}}{% endif %}{% for m in messages %}{{ m.role + ':' + m.content + ' ' }}{% endfor %}"};
+    for (size_t i = 0; i < 2; i++) {
+        check(beside[i], cases[0][0], NULL, "system:s user:u ");
+        check(beside[i], cases[2][0], NULL, "user:s ");
+    }
     /* one that wants `functions` as text takes the system all the same */
     check("{% for m in messages %}{{ m.role + ':' + m.content + ' ' + functions }}{% endfor %}",
           cases[0][0],
