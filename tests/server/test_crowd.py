@@ -116,9 +116,10 @@ def test_killed_clients(start_server):
     """Waves of clients that vanish at random moments: their requests end there, and every block comes back."""
     server = start_server("--max-running", "8")
     rng = random.Random(5)
-    for _ in range(5):
-        request = body(max_tokens=900, stream=rng.random() < 0.5)
-        sockets = [open_stream(server, request) for _ in range(40)]
+    n_cut, whole = 0, 'weir_request_success_total{finished_reason="length"}'
+    for wave in range(6):
+        before = server.metric(whole)
+        sockets = [open_stream(server, body(max_tokens=900, stream=wave % 2 == 0)) for _ in range(40)]
         time.sleep(rng.random() * 0.3)
         for s in sockets:
             if rng.random() < 0.5:  # a reset instead of an orderly end
@@ -126,8 +127,8 @@ def test_killed_clients(start_server):
             s.close()
         wait_until(lambda: held_blocks(server) == 0)
         wait_until(lambda: server.metric("weir_requests_running") == 0)
-    # all of them, unless this program was held up
-    assert server.metric('weir_request_success_total{finished_reason="abort"}') >= 100
+        n_cut += server.metric(whole) - before < 20
+    assert n_cut >= 4  # all, unless this program was held up
     assert len(run_all(server.url, [body()])[0]) == 24
 
 
