@@ -59,5 +59,6 @@ def test_forms_are_not_drafted(start_server):
 
 @pytest.mark.parametrize("value", ["8", "-1", "x"])
 def test_refused(value):
-    r = subprocess.run([WEIR, "serve", "-m", MODEL, "--draft-tokens", value], capture_output=True, text=True, timeout=300)
+    r = subprocess.run([WEIR, "serve", "-m", MODEL, "--draft-tokens", value],
+                       capture_output=True, text=True, timeout=300)
     assert r.returncode == 2 and "--draft-tokens" in r.stderr and "0 to 7" in r.stderr

@@ -300,7 +300,7 @@ def test_costly_schemas_in_turns(start_server, tmp_path):
         threads = [threading.Thread(target=send, args=(order, "a", 5 * attempt + i)) for i in range(5)]
         for t in threads:
             t.start()
-        while b"weir_grammars_waiting 4" not in server.request("GET", "/metrics", headers=metrics)[2] and len(order) < 1:
+        while not order and b"weir_grammars_waiting 4" not in server.request("GET", "/metrics", headers=metrics)[2]:
             time.sleep(0.001)
         threads.append(threading.Thread(target=send, args=(order, "b", 100 + attempt)))
         threads[-1].start()
