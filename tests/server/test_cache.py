@@ -11,10 +11,18 @@ import time
 
 import pytest
 
-from conftest import WEIR, few
+from conftest import WEIR, Server, few
 
 KILLS = int(os.environ.get("WEIR_KILLS", "6"))
 SECONDS = float(os.environ.get("WEIR_PRESSURE_SECONDS", few("6", "2")))  # of the test under pressure
+
+
+@pytest.fixture(scope="module")
+def server():
+    """Of this file alone: what others ask begins with the same token now and then, and is found."""
+    s = Server().wait_ready()
+    yield s
+    s.stop()
 
 
 def ids(seed, n):
