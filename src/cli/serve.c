@@ -435,8 +435,10 @@ static enum err serve(struct server *s, struct err_info *e)
     bool loading = pthread_create(&loader, NULL, loader_main, s) == 0;
     enum err err =
         loading ? http_server_run(s->http, e) : err_set(e, ERR_NOMEM, "cannot start a thread");
-    if (loading && !err && !atomic_load(&s->loaded) && !atomic_load(&s->failed))
-        _exit(EXIT_DONE); /* told to stop while a large model still loads: nothing to save */
+    if (loading && !err && !atomic_load(&s->loaded) && !atomic_load(&s->failed)) {
+        pthread_detach(loader); /* nobody waits for it, and it may end just now */
+        _exit(EXIT_DONE);       /* told to stop while a large model still loads: nothing to save */
+    }
     if (loading)
         pthread_join(loader, NULL);
     atomic_store(&s->over, true);
