@@ -38,12 +38,14 @@ static inline bool is_left_out(const char *name)
 }
 #endif
 
+/* A device's first step is walked for all the rows that it may get: no more than a test here has.
+ */
 static inline void on_cuda(struct drive *d,
                            const struct model *m,
                            enum kv_type kv,
                            uint32_t shuffle)
 {
-    drive_open_on(d, m, cuda_backend_create, kv, 1, 16, shuffle);
+    drive_open_rows(d, m, cuda_backend_create, kv, 1, 16, shuffle, 3 * N_PROMPT);
 }
 
 static inline struct cuda_backend *cuda_of(const struct drive *d)

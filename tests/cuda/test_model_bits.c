@@ -9,7 +9,19 @@
 #include "cuda/models.h"
 #include "few.h"
 
-/* All of a sequence at once; three mixed; the first again, row by row from `from` on, by graphs. */
+/* Do logits differ, where both are wanted? */
+static bool differ(const struct drive *d, const float *a, const float *b)
+{
+    for (size_t p = 0; p < N_PROMPT; p += d->wanted_each) {
+        if (memcmp(a + p * d->n_vocab, b + p * d->n_vocab, d->n_vocab * sizeof *a) != 0)
+            return true;
+    }
+    return false;
+}
+
+/* All of a sequence at once; three mixed; the first again, row by row from `from` on, by graphs.
+ * Of three positions' logits one is looked at: they are most of the work, what a row left for those
+ * behind it is in theirs, and a row's place among those that are wanted varies the more. */
 static void check_invariance(const char *name, enum kv_type kv, uint32_t from)
 {
     struct model *m = load_golden(name);
@@ -23,6 +35,7 @@ static void check_invariance(const char *name, enum kv_type kv, uint32_t from)
     struct drive a, b;
     on_cuda(&a, m, kv, 0);
     on_cuda(&b, m, kv, 5);
+    a.wanted_each = b.wanted_each = 3;
     const size_t n = (size_t)N_PROMPT * a.n_vocab;
     for (uint32_t s = 0; s < 3; s++) {
         alone[s] = mem_zalloc(n, sizeof(float));
@@ -36,9 +49,9 @@ static void check_invariance(const char *name, enum kv_type kv, uint32_t from)
         drive_run(&a, &(struct part){3, p, 1}, 1, tokens, &single);
     assert_int_equal(cuda_of(&a)->replays - replays, N_PROMPT - from);
     mixed_runs(&b, tokens, mixed);
-    int bad = memcmp(alone[0], single, n * sizeof(float)) != 0;
+    int bad = differ(&a, alone[0], single);
     for (uint32_t s = 0; s < 3; s++) {
-        bad += memcmp(alone[s], mixed[s], n * sizeof(float)) != 0;
+        bad += differ(&a, alone[s], mixed[s]);
         free(alone[s]);
         free(mixed[s]);
     }

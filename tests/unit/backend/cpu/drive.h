@@ -81,6 +81,7 @@ struct drive {
     uint32_t states[MAX_SEQS];    /* of recurrent layers, each sequence's own; */
     uint32_t kept[MAX_SEQS][64];  /* and of its full blocks, where they are kept */
     bool keeps;
+    uint32_t wanted_each; /* logits: of positions that are multiples (drive_wants); 1 at first */
 };
 
 /* The list of numbers behind "prompt": in the model's description. */
@@ -127,24 +128,26 @@ typedef enum err (*drive_create_fn)(const struct model *m,
                                     struct backend **out,
                                     struct err_info *e);
 
-/* Blocks are dealt to sequences in an order that `shuffle` decides. Layers with windows have panes
- * of their own. With it the states behind full blocks are kept, and gone on from. */
-static inline void drive_open_on(struct drive *d,
-                                 const struct model *m,
-                                 drive_create_fn create,
-                                 enum kv_type kv,
-                                 uint32_t threads,
-                                 uint32_t block_tokens,
-                                 uint32_t shuffle)
+/* Steps have at most so many rows. Blocks are dealt to sequences in an order that `shuffle`
+ * decides. Layers with windows have panes of their own. With it the states behind full blocks are
+ * kept, and gone on from. */
+static inline void drive_open_rows(struct drive *d,
+                                   const struct model *m,
+                                   drive_create_fn create,
+                                   enum kv_type kv,
+                                   uint32_t threads,
+                                   uint32_t block_tokens,
+                                   uint32_t shuffle,
+                                   uint32_t max_rows)
 {
     const uint32_t per_seq = (N_PROMPT + 30 + block_tokens - 1) / block_tokens;
     struct backend_config cfg = {.n_threads = threads,
                                  .kv_type = kv,
                                  .n_blocks = per_seq * MAX_SEQS,
                                  .block_tokens = block_tokens,
-                                 .max_rows = MAX_SEQS * N_PROMPT,
+                                 .max_rows = max_rows,
                                  .max_seqs = MAX_SEQS,
-                                 .max_logit_rows = MAX_SEQS * N_PROMPT};
+                                 .max_logit_rows = max_rows};
     struct err_info e;
     d->window = 0;
     for (uint32_t i = 0; i < m->n_ops; i++)
@@ -163,6 +166,7 @@ static inline void drive_open_on(struct drive *d,
         abort();
     }
     d->n_vocab = m->hp.n_vocab;
+    d->wanted_each = 1;
     d->block_tokens = block_tokens;
     uint32_t n = per_seq * MAX_SEQS, next = shuffle;
     for (uint32_t s = 0; s < MAX_SEQS; s++) {
@@ -173,6 +177,17 @@ static inline void drive_open_on(struct drive *d,
     }
     if (shuffle && n % 5 == 0)
         abort(); /* the stride must reach every block */
+}
+
+static inline void drive_open_on(struct drive *d,
+                                 const struct model *m,
+                                 drive_create_fn create,
+                                 enum kv_type kv,
+                                 uint32_t threads,
+                                 uint32_t block_tokens,
+                                 uint32_t shuffle)
+{
+    drive_open_rows(d, m, create, kv, threads, block_tokens, shuffle, MAX_SEQS * N_PROMPT);
 }
 
 static inline void drive_open(struct drive *d,
@@ -192,8 +207,14 @@ static inline void drive_close(struct drive *d)
     d->b->ops->destroy(d->b);
 }
 
-/* Run one batch of parts, sequence i made of tokens[i]; all rows' logits are copied to
- * out[i][position]. */
+/* Row i of a part: one by itself is wanted anyhow, as the engine does. */
+static inline bool drive_wants(const struct drive *d, const struct part *part, uint32_t i)
+{
+    return part->n == 1 || (part->first_pos + i) % d->wanted_each == 0;
+}
+
+/* Run one batch of parts, sequence i made of tokens[i]; logits of the rows that are wanted are
+ * copied to out[i][position]. */
 static inline void drive_run(struct drive *d,
                              const struct part *parts,
                              uint32_t n_parts,
@@ -218,8 +239,11 @@ static inline void drive_run(struct drive *d,
         if (d->keeps && pos > 0 && pos % d->block_tokens == 0)
             seq.state_from = d->kept[s][pos / d->block_tokens - 1];
         made_add(&step, seq, tokens[i]);
+        for (uint32_t p = 0; p < parts[i].n; p++) {
+            if (drive_wants(d, &parts[i], p))
+                step.wanted[step.batch.n_logit_rows++] = step.batch.n_rows - parts[i].n + p;
+        }
     }
-    step.batch.n_logit_rows = made_want_all(&step);
     float *logits;
     struct err_info e;
     if (d->b->ops->run(d->b, &step.batch, &logits, &e) != OK) {
@@ -227,10 +251,12 @@ static inline void drive_run(struct drive *d,
         abort();
     }
     for (uint32_t i = 0, r = 0; i < n_parts; i++) {
-        for (uint32_t p = 0; p < parts[i].n; p++, r++)
-            memcpy(out[i] + (size_t)(parts[i].first_pos + p) * d->n_vocab,
-                   logits + (size_t)r * d->n_vocab,
-                   d->n_vocab * sizeof *logits);
+        for (uint32_t p = 0; p < parts[i].n; p++) {
+            if (drive_wants(d, &parts[i], p))
+                memcpy(out[i] + (size_t)(parts[i].first_pos + p) * d->n_vocab,
+                       logits + (size_t)r++ * d->n_vocab,
+                       d->n_vocab * sizeof *logits);
+        }
     }
 }
 
