@@ -65,6 +65,11 @@ uint32_t kv_fetched(const struct kv *kv, const struct kv_table *t)
     return t->fetch.arrived * kv->cfg.block_tokens;
 }
 
+uint32_t kv_fetch_from(const struct kv *kv, const struct kv_table *t)
+{
+    return t->no_fetch ? 0 : t->fetch_from * kv->cfg.block_tokens;
+}
+
 static struct kv_tier *tier_at(const struct kv *kv, uint32_t level)
 {
     return level ? kv->cfg.tier->below : kv->cfg.tier;

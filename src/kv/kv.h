@@ -261,6 +261,9 @@ bool kv_fetch_begin(struct kv *kv, struct kv_table *t, uint32_t n_computed, uint
 bool kv_fetching(const struct kv_table *t);
 /* Positions stored so far in a table that is, or was, being fetched into. */
 uint32_t kv_fetched(const struct kv *kv, const struct kv_table *t);
+/* Up to which position a table is to be computed before another fetch may begin; 0: none waits for
+ * that. */
+uint32_t kv_fetch_from(const struct kv *kv, const struct kv_table *t);
 /* Take what has arrived, ask for more, and give up fetches that computing the rest would beat, and
  * all from a tier that sends nobody anything for a second; then offer the tier what it had no
  * buffer for before. True while any table waits for the tier. */

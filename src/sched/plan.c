@@ -93,9 +93,16 @@ static void plan_decodes(struct sched *s, struct sched_plan *plan, uint32_t row_
     plan->n_decodes = plan->n_items;
 }
 
-static bool can_prefill(const struct sched_seq *seq)
+/* Rows up to where a fetch may begin again: what is behind them need not be computed, perhaps. */
+static uint32_t rows_before_fetch(const struct sched *s, const struct sched_seq *seq)
 {
-    return sched_is_prefill(seq) && sched_is_ready(seq);
+    const uint32_t from = kv_fetch_from(s->kv, &seq->table);
+    return seq->n_computed < from ? from - sched_stored(seq) : UINT32_MAX;
+}
+
+static bool can_prefill(const struct sched *s, const struct sched_seq *seq)
+{
+    return sched_is_prefill(seq) && sched_is_ready(seq) && rows_before_fetch(s, seq) > 0;
 }
 
 /* One that is at its prompt, and decodes more than once then. */
@@ -127,7 +134,7 @@ struct sched_load sched_load(const struct sched *s)
         const struct sched_seq *seq = s->running[i];
         if (!sched_is_prefill(seq))
             continue;
-        if (can_prefill(seq) && sched_stored(seq) > load.prefill_depth)
+        if (can_prefill(s, seq) && sched_stored(seq) > load.prefill_depth)
             load.prefill_depth = sched_stored(seq);
         add_prompt(&load, seq, priority);
     }
@@ -155,7 +162,7 @@ static uint32_t prefill_budget(const struct sched *s, uint32_t row_budget)
 static int32_t first_priority(const struct sched *s)
 {
     for (uint32_t i = 0; i < s->n_running; i++)
-        if (can_prefill(s->running[i]))
+        if (can_prefill(s, s->running[i]))
             return s->running[i]->priority;
     return INT32_MIN;
 }
@@ -168,7 +175,7 @@ static uint32_t first_turn(const struct sched *s, int32_t priority)
     uint64_t longest = UINT64_MAX;
     for (uint32_t i = 0; i < s->n_running; i++) {
         const struct sched_seq *seq = s->running[i];
-        if (!can_prefill(seq) || seq->priority < priority || seq->turn >= longest)
+        if (!can_prefill(s, seq) || seq->priority < priority || seq->turn >= longest)
             continue;
         first = i;
         longest = seq->turn;
@@ -186,7 +193,7 @@ static uint32_t choose(struct sched *s, uint32_t budget)
     s->n_turns++;
     for (uint32_t i = 0; i < 2 * s->n_running; i++) {
         struct sched_seq *seq = s->running[(first + i) % s->n_running];
-        if (!can_prefill(seq) || (seq->priority < priority) != (i >= s->n_running))
+        if (!can_prefill(s, seq) || (seq->priority < priority) != (i >= s->n_running))
             continue;
         if (n > 0 && rows + sched_least_rows(s, seq) > budget)
             break;
@@ -248,7 +255,7 @@ static void plan_prefill(struct sched *s, struct sched_plan *plan, uint32_t budg
     uint32_t spare_logits = s->cfg.max_logit_rows - plan->n_decodes - n;
     for (uint32_t i = 0; i < n; i++) {
         struct sched_seq *seq = s->chosen[i];
-        uint32_t rows = share_of(s, seq, budget, n - i);
+        uint32_t rows = min_u32(share_of(s, seq, budget, n - i), rows_before_fetch(s, seq));
         if (seq->all_logits) {
             rows = min_u32(rows, 1 + spare_logits / n_all--);
             spare_logits -= rows - 1;

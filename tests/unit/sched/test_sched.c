@@ -531,6 +531,114 @@ static void test_check_finds_a_wrong_count(void **state)
     check(f);
 }
 
+/* A tier that has every block, but the first that it is asked for is lost. */
+struct lossy_tier {
+    struct kv_tier base;
+    uint64_t tickets[64];
+    uint32_t n_asked, n_answered;
+};
+
+static uint32_t lossy_has(struct kv_tier *t, const struct kv_key *key)
+{
+    (void)t;
+    (void)key;
+    return 1;
+}
+
+static void lossy_used(struct kv_tier *t, const struct kv_key *key, enum kv_tier_use use)
+{
+    (void)t;
+    (void)key;
+    (void)use;
+}
+
+static uint64_t lossy_estimate_us(struct kv_tier *t, uint32_t n)
+{
+    (void)t;
+    return n;
+}
+
+static bool lossy_fetch(struct kv_tier *t, const struct kv_tier_block *b, uint64_t ticket)
+{
+    struct lossy_tier *x = (struct lossy_tier *)t;
+    (void)b;
+    assert_in_range(x->n_asked, 0, 63);
+    x->tickets[x->n_asked++] = ticket;
+    return true;
+}
+
+static bool lossy_poll(struct kv_tier *t, struct kv_tier_done *out)
+{
+    static const char bytes[1];
+    struct lossy_tier *x = (struct lossy_tier *)t;
+    if (x->n_answered == x->n_asked)
+        return false;
+    *out = (struct kv_tier_done){x->tickets[x->n_answered], x->n_answered > 0 ? bytes : NULL};
+    x->n_answered++;
+    return true;
+}
+
+static void lossy_release(struct kv_tier *t, const void *bytes)
+{
+    (void)t;
+    (void)bytes;
+}
+
+static void *lossy_store_begin(struct kv_tier *t, const struct kv_key *key, enum kv_tier_reason why)
+{
+    (void)t;
+    (void)key;
+    (void)why;
+    return NULL;
+}
+
+static void write_block(void *ctx, struct kv_place to, const void *bytes)
+{
+    (void)ctx;
+    (void)to;
+    (void)bytes;
+}
+
+/* No row behind it is computed before what is there has been fetched, also by a step that is
+ * planned while the one before it runs. */
+static void test_a_lost_block_alone_is_computed(void **state)
+{
+    static const struct kv_tier_ops ops = {.name = "lossy",
+                                           .has = lossy_has,
+                                           .used = lossy_used,
+                                           .estimate_us = lossy_estimate_us,
+                                           .fetch = lossy_fetch,
+                                           .poll = lossy_poll,
+                                           .release = lossy_release,
+                                           .store_begin = lossy_store_begin};
+    static struct lossy_tier tier;
+    tier = (struct lossy_tier){.base.ops = &ops};
+    const struct sched_config cfg = default_config();
+    const struct kv_config kc = {.n_blocks = 40,
+                                 .block_tokens = BLOCK_TOKENS,
+                                 .mover = {.copy = copy_block, .write = write_block},
+                                 .tier = &tier.base};
+    struct fixture *f = calloc(1, sizeof *f);
+    *state = f;
+    assert_int_equal(kv_create(&kc, &f->kv, NULL), OK);
+    assert_int_equal(sched_create(&cfg, f->kv, &f->sched, NULL), OK);
+    struct sched_seq *s = add(f, 200, 210);
+    step(f, 256);
+    assert_int_equal(f->plan.n_rows, 0); /* it is fetched */
+    sched_plan_step(f->sched, 256, &f->plan);
+    assert_int_equal(rows_of(f, s), BLOCK_TOKENS);
+    const struct sched_item lost = f->plan.items[0];
+    sched_plan_step(f->sched, 256, &f->plan);
+    assert_int_equal(f->plan.n_rows, 0);
+    sched_computed(f->sched, &lost);
+    step(f, 256);
+    assert_int_equal(f->plan.n_rows, 0); /* again */
+    step(f, 256);
+    assert_int_equal(rows_of(f, s), 200 - 192);
+    assert_int_equal(s->n_cached, 192 - BLOCK_TOKENS);
+    sched_remove(f->sched, s);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_teardown(name, teardown)
@@ -558,6 +666,7 @@ int main(void)
         TEST(test_another_in_the_same_place_is_tried),
         TEST(test_a_rest_that_fits_is_not_cut),
         TEST(test_drafts),
+        TEST(test_a_lost_block_alone_is_computed),
         TEST(test_destroy_lets_go_of_all),
         TEST(test_check_finds_a_wrong_count),
     };
