@@ -29,7 +29,7 @@ static _Atomic int mkdir_errno;
 static _Atomic uint64_t n_writev, n_pread;
 static _Atomic uint64_t n_listed;      /* times that the whole folder was */
 static _Atomic uint64_t n_statted;     /* files that were */
-static _Atomic int stat_us;            /* what each takes then */
+static _Atomic uint64_t stat_until;    /* so many were: the next waits, unless 0 */
 static _Atomic int64_t seconds_passed; /* that nobody waited for */
 /* the folder whose size is watched, its limit, and the largest size seen */
 static const char *_Atomic watched_dir;
@@ -132,8 +132,8 @@ int renameat(int from_dir, const char *from, int to_dir, const char *to)
 
 int fstatat(int dir, const char *name, struct stat *st, int flags)
 {
-    if (stat_us)
-        usleep((useconds_t)stat_us);
+    for (uint64_t most; (most = stat_until) > 0 && n_statted >= most;)
+        usleep(100);
     n_statted++;
     return (int)syscall(SYS_newfstatat, dir, name, st, flags);
 }
@@ -162,7 +162,8 @@ static int setup(void **state)
     disk_test_init(x);
     log_set_level(LOG_ERROR);
     writev_errno = writev_bytes = pread_errno = open_errno = unlink_errno = rename_errno =
-        list_errno = create_errno = mkdir_errno = stat_us = 0;
+        list_errno = create_errno = mkdir_errno = 0;
+    stat_until = 0;
     seconds_passed = 0;
     watched_dir = NULL;
     *state = x;
@@ -172,6 +173,7 @@ static int setup(void **state)
 static int teardown(void **state)
 {
     watched_dir = NULL;
+    stat_until = 0;
     log_set_sink(NULL, NULL);
     (void)pthread_mutex_trylock(&gate); /* a test that failed left it closed: nothing shall hang */
     pthread_mutex_unlock(&gate);
