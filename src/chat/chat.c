@@ -200,14 +200,15 @@ static bool reads_thinking(const struct chat_template *t, const char *source, si
     return true;
 }
 
-/* Does it refuse what the system says later, or render it as if it had not been said? */
+/* Does it refuse what the system says later, or render it, or what the system said first, as if it
+ * had not been said? */
 static bool drops_later(const struct chat_template *t)
 {
     static const char later[] =
-        "[{\"role\":\"system\",\"content\":\"s\"},{\"role\":\"user\",\"content\":\"q\"},"
+        "[{\"role\":\"system\",\"content\":\"zs\"},{\"role\":\"user\",\"content\":\"q\"},"
         "{\"role\":\"assistant\",\"content\":\"a\"},{\"role\":\"system\",\"content\":\"zq\"},"
         "{\"role\":\"user\",\"content\":\"q\"}]";
-    return !shows(t, later, "zq");
+    return !shows(t, later, "zs") || !shows(t, later, "zq");
 }
 
 /* Does it refuse a message of the user's behind another? */

@@ -50,7 +50,7 @@ struct chat_traits {
     bool short_ids;      /* it refuses ids of calls other than nine letters and digits */
     bool system;         /* it takes messages of the system; */
     bool no_system;      /* it does not, and takes the user's: that is where they go */
-    bool drops_system;   /* it takes the first, and drops or refuses later ones: likewise */
+    bool drops_system;   /* it takes one, and drops or refuses others: likewise later ones */
     bool wants_user;     /* it takes them, but without one of the user's drops or refuses them */
     bool alternates;     /* it refuses a message of the user's behind another */
     const char *effort;  /* the variable it reads of how hard to think: `reasoning_effort`, or

@@ -501,13 +501,17 @@ static void test_no_system(void **state)
         check(templates[0], cases[i][0], NULL, cases[i][1]);
         check(templates[1], cases[i][0], NULL, cases[i][1]);
     }
-    /* those that take what it says first, and drop or refuse what it says later */
+    /* those that take what it says once, and drop or refuse what it says first or later */
     static const char *const first[] = {
         "{% for m in messages %}{% if loop.first or m.role != 'system' %}{{ m.role + ':' + "
         "m.content + ' ' }}{% endif %}{% endfor %}",
         "{% for m in messages %}{% if m.role == 'system' and not loop.first %}"
-        "{{ raise_exception('no') }}{% endif %}{{ m.role + ':' + m.content + ' ' }}{% endfor %}"};
-    for (size_t i = 0; i < 2; i++) {
+        "{{ raise_exception('no') }}{% endif %}{{ m.role + ':' + m.content + ' ' }}{% endfor %}",
+        "{% set n = namespace(s='') %}{% for m in messages if m.role == 'system' %}"
+        "{% set n.s = 'system:' + m.content + ' ' %}{% endfor %}{{ n.s }}"
+        "{% for m in messages if m.role != 'system' %}{{ m.role + ':' + m.content + ' ' }}"
+        "{% endfor %}"};
+    for (size_t i = 0; i < 3; i++) {
         check(first[i], cases[0][0], NULL, "system:s user:u ");
         check(first[i], cases[1][0], NULL, "system:s\n\nt user:u assistant:a ");
         check(first[i], cases[5][0], NULL, "user:u assistant:a user:s\n\nv ");
