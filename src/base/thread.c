@@ -7,7 +7,7 @@
 
 /* They are raised by what a thread itself does. While blocked they end the process, whatever
  * handler there is. */
-static const int faults[] = {SIGBUS, SIGSEGV, SIGFPE, SIGILL};
+static const int faults[] = {SIGBUS, SIGSEGV, SIGFPE, SIGILL, SIGTRAP, SIGSYS};
 
 int thread_start(pthread_t *out, void *(*thread_main)(void *), void *arg)
 {

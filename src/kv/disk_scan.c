@@ -82,6 +82,7 @@ struct scan {
     struct disk *d;
     bool no_memory;
     uint64_t n_files;
+    uint64_t served_us;       /* that was not the listing's */
     struct kv_file *segments; /* [n], their names and folders no longer valid */
     size_t n, cap;
     uint64_t bytes, ignored, removed; /* ignored: those that are still there */
@@ -109,8 +110,11 @@ static void scan_file(void *ctx, const struct kv_file *f)
     struct scan *s = ctx;
     bool torn =
         f->kind == KV_FILE_SEGMENT && f->model == s->d->model && f->bytes != s->d->segment_bytes;
-    if (++s->n_files % FILES_A_TURN == 0)
+    if (++s->n_files % FILES_A_TURN == 0) {
+        const uint64_t start_us = clock_us();
         disk_serve_fetches(s->d);
+        s->served_us += clock_us() - start_us;
+    }
     if (s->d->lock >= 0 && (torn || f->kind == KV_FILE_TEMPORARY) &&
         unlinkat(f->folder, f->name, 0) == 0) {
         s->removed += torn;
@@ -183,7 +187,8 @@ static enum err scan_take(struct disk *d, const struct scan *s, bool wrote, stru
     return OK;
 }
 
-static enum err scan_folder(struct disk *d, bool wrote, struct err_info *e)
+/* served_us: how long others had their turns meanwhile. */
+static enum err scan_folder(struct disk *d, bool wrote, uint64_t *served_us, struct err_info *e)
 {
     struct scan s = {.d = d};
     if (d->lock >= 0)
@@ -197,6 +202,7 @@ static enum err scan_folder(struct disk *d, bool wrote, struct err_info *e)
         err = scan_take(d, &s, wrote, e);
     }
     free(s.segments);
+    *served_us = s.served_us;
     return err;
 }
 
@@ -246,13 +252,16 @@ enum err disk_scan(struct disk *d, struct err_info *e)
         log_info("disk cache %s: reading only: %s",
                  d->dir,
                  errno == EWOULDBLOCK ? "another process writes to it" : strerror(errno));
-    enum err err = scan_folder(d, wrote, e);
-    d->stale &= err != OK;
+    const bool was_stale = d->stale;
+    d->stale = false; /* a fetch meanwhile may find out that it is again */
+    uint64_t served_us;
+    enum err err = scan_folder(d, wrote, &served_us, e);
+    d->stale |= was_stale && err != OK;
     if (err && d->lock >= 0 && !wrote) {
         close(d->lock);
         d->lock = -1;
     }
-    uint64_t now_us = clock_us(), pause_us = (now_us - start_us) * RESCAN_SHARE;
+    uint64_t now_us = clock_us(), pause_us = (now_us - start_us - served_us) * RESCAN_SHARE;
     d->rescan_at_us = now_us + (pause_us > RESCAN_US ? pause_us : RESCAN_US);
     if (err || d->lock < 0)
         return err;

@@ -9,7 +9,7 @@
  *
  * Threads: every function may be called from any thread, also for one model at once, but for what
  * its comment says. A generation has one reader at a time. The library's own threads do the work,
- * and block all signals but their own faults (SIGBUS, SIGSEGV, SIGFPE, SIGILL); no callback of
+ * and block all signals but their own faults (SIGBUS, SIGSEGV and so on); no callback of
  * yours but the log's runs in them. The locale and the modes of floating point (fenv.h) of who
  * calls change nothing, and stay as they are. Templates and forms that nest deeply take half a MiB
  * of the caller's stack. After fork() a child must not use what its parent opened.

@@ -37,7 +37,8 @@ class Server:
 
     def stats(self):
         """The loop thread makes them itself, after all that happened to its sockets before."""
-        while True:
+        end = time.monotonic() + PATIENCE_S
+        while time.monotonic() < end:
             try:
                 with self.dial("GET /stats HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n") as s:
                     answer = read_all(s)
@@ -46,6 +47,7 @@ class Server:
             if answer.startswith(b"HTTP/1.1 200 "):  # it counts as a connection itself, and has to be in time
                 return json.loads(answer.split(b"\r\n\r\n", 1)[1])
             time.sleep(0.05)
+        raise AssertionError(answer)
 
     def wait(self, condition):
         """Until it holds of the stats."""

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static char root[] = "/tmp/weir-machine-XXXXXX";
 
@@ -136,9 +137,11 @@ static void test_cores(void **state)
 
 static void *where(void *arg)
 {
-    uint32_t *cpus, n;
-    while ((n = machine_cpus(&cpus)) != 1) /* until it is kept to one */
+    uint32_t *cpus;
+    for (int ms = 0; machine_cpus(&cpus) != 1 && ms < 30000; ms++) { /* until it is kept to one */
         free(cpus);
+        usleep(1000);
+    }
     *(uint32_t *)arg = cpus[0];
     free(cpus);
     return NULL;

@@ -17,8 +17,9 @@ static void hear(int sig)
     heard = sig;
 }
 
-static const int signals[] = {SIGBUS, SIGSEGV, SIGFPE, SIGILL, SIGTERM, SIGINT, SIGUSR1};
-enum { N_SIGNALS = sizeof signals / sizeof signals[0], N_FAULTS = 4 };
+static const int signals[] = {
+    SIGBUS, SIGSEGV, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGTERM, SIGINT, SIGUSR1};
+enum { N_SIGNALS = sizeof signals / sizeof signals[0], N_FAULTS = 6 };
 
 /* Each is sent to the thread itself, as a fault is: the one that a handler has heard, or 0. */
 static void *send_all(void *arg)
