@@ -57,7 +57,9 @@ class Server:
             time.sleep(0.02)
 
     def wait_ready(self):
+        """Until it answers, and its log has all that it said before."""
         self._wait(lambda: self.request("GET", "/health")[0] == 200, "to be ready")
+        self._wait(lambda: "info: ready\n" in self.log, "to say that it is ready")
         return self
 
     def request(self, method, path, body=None, headers=None, timeout=PATIENCE_S):
