@@ -49,6 +49,7 @@ struct pool { /* NOLINT(clang-analyzer-optin.performance.Padding): see above */
     atomic_uint *n_items;         /* [max_phases] of this walk */
     pthread_t *threads;           /* [n - 1] */
     atomic_uint_least64_t walked; /* ns, of worker 0 */
+    atomic_uint_least64_t ended;  /* clock_ns of the last walk's end */
     struct waited *waited;        /* [n] */
     pthread_cond_t wake;
     pthread_mutex_t lock; /* guards falling asleep and waking */
@@ -83,13 +84,17 @@ static inline void wait_begin(struct wait *w)
         w->since = clock_ns();
 }
 
-static inline void wait_end(struct wait *w, struct waited *total)
+/* What comes behind the end of a walk is no wait: the system may have put the worker aside. */
+static inline void wait_end(struct pool *p, uint32_t worker, struct wait *w)
 {
-    if (w->since) {
-        const uint64_t before = atomic_load_explicit(&total->ns, memory_order_relaxed);
-        atomic_store_explicit(&total->ns, before + clock_ns() - w->since, memory_order_relaxed);
-        w->since = 0;
-    }
+    if (!w->since)
+        return;
+    atomic_uint_least64_t *ns = &p->waited[worker].ns;
+    const uint64_t before = atomic_load_explicit(ns, memory_order_relaxed), now = clock_ns();
+    const uint64_t ended = atomic_load_explicit(&p->ended, memory_order_relaxed);
+    const uint64_t end = ended > w->since && ended < now ? ended : now;
+    atomic_store_explicit(ns, before + end - w->since, memory_order_relaxed);
+    w->since = 0;
 }
 
 /* Begin the first phase from `phase` on that has items; or end the walk. */
@@ -120,7 +125,7 @@ static bool do_item(struct pool *p, uint64_t at, uint32_t worker, struct wait *w
     if (!atomic_compare_exchange_strong_explicit(
             &p->cursor, &at, at + 1, memory_order_acquire, memory_order_relaxed))
         return true; /* somebody was faster: look again */
-    wait_end(w, &p->waited[worker]);
+    wait_end(p, worker, w);
     p->fn(p->ctx, (uint32_t)index, (uint32_t)(at & ITEM_MASK), worker);
     if (atomic_fetch_add_explicit(&p->n_done, 1, memory_order_acq_rel) + 1 == n)
         open_phase(p, phase + 1);
@@ -181,7 +186,7 @@ static void *worker_main(void *arg)
             spins = 0;
             continue;
         }
-        wait_end(&w, &p->waited[a.index]);
+        wait_end(p, a.index, &w);
         w.spins = 0;
         back_off(spins++);
         if (spins > SPINS_BEFORE_YIELD + YIELDS_BEFORE_SLEEP) {
@@ -232,7 +237,7 @@ void pool_walk(
     for (struct wait w = {0};;) {
         const uint64_t at = atomic_load_explicit(&p->cursor, memory_order_acquire);
         if (at >> ITEM_BITS == first + n_phases) {
-            wait_end(&w, &p->waited[0]);
+            wait_end(p, 0, &w);
             break;
         }
         if (do_item(p, at, 0, &w)) {
@@ -242,7 +247,9 @@ void pool_walk(
         }
     }
     const uint64_t walked = atomic_load_explicit(&p->walked, memory_order_relaxed);
-    atomic_store_explicit(&p->walked, walked + clock_ns() - begin, memory_order_relaxed);
+    const uint64_t now = clock_ns();
+    atomic_store_explicit(&p->ended, now, memory_order_relaxed);
+    atomic_store_explicit(&p->walked, walked + now - begin, memory_order_relaxed);
 }
 
 struct each {

@@ -180,6 +180,40 @@ static void do_nothing(void *ctx, uint32_t item, uint32_t worker)
     (void)worker;
 }
 
+static void take_long(void *ctx, uint32_t item, uint32_t worker)
+{
+    (void)ctx;
+    (void)item;
+    (void)worker;
+    usleep(20000);
+}
+
+/* As if the system put a waiting worker aside. */
+static bool is_put_aside(void *ctx, uint32_t phase, uint32_t look, uint32_t worker)
+{
+    (void)ctx;
+    (void)phase;
+    (void)look;
+    if (worker == 1)
+        usleep(300000);
+    return true;
+}
+
+static void who_is_put_aside_does_not_wait(void **state)
+{
+    (void)state;
+    struct pool *p;
+    assert_int_equal(pool_create(2, 1, &p, NULL), OK);
+    pool_on_idle(p, is_put_aside, NULL);
+    for (int i = 0; i < 5; i++) { /* unless worker 1 was late, or did it itself */
+        pool_each(p, 1, take_long, NULL);
+        usleep(400000); /* it has come back, and counted */
+        const struct pool_times t = pool_times(p);
+        assert_true(t.waited_us <= t.walked_us);
+    }
+    pool_destroy(p);
+}
+
 static void idle_workers_sleep(void **state)
 {
     (void)state;
@@ -356,6 +390,7 @@ int main(void)
         cmocka_unit_test(empty_phases_and_crowds),
         cmocka_unit_test(creation_has_limits),
         cmocka_unit_test(there_is_one_for_each_core),
+        cmocka_unit_test(who_is_put_aside_does_not_wait),
         cmocka_unit_test(idle_workers_sleep),
         cmocka_unit_test(reading_is_timed),
         cmocka_unit_test(waiting_is_counted),
